@@ -16,6 +16,7 @@ var Subnet = netip.MustParsePrefix("192.0.2.0/24")
 var (
 	clientAddress      = netip.MustParseAddr("192.0.2.1")
 	coordinatorAddress = netip.MustParseAddr("192.0.2.2")
+	proberAddress      = netip.MustParseAddr("192.0.2.3") // on no link: the prober asks with it
 )
 
 // maxClusterIPs keeps the ClusterIPs inside 10.96.0.0/20.
@@ -54,8 +55,8 @@ func checkVIP(vip netip.Addr, nodes int) error {
 	switch {
 	case !Subnet.Contains(vip), vip == Subnet.Addr(), vip == netip.MustParseAddr("192.0.2.255"):
 		return fmt.Errorf("using %s as the lab's VIP: it is no host address of %s", vip, Subnet)
-	case vip == clientAddress, vip == coordinatorAddress:
-		return fmt.Errorf("using %s as the lab's VIP: it is the client's or the coordinator's own", vip)
+	case vip == clientAddress, vip == coordinatorAddress, vip == proberAddress:
+		return fmt.Errorf("using %s as the lab's VIP: it is the client's, the coordinator's or the prober's own", vip)
 	}
 	for i := 1; i <= nodes; i++ {
 		if vip == nodeAddress(i) {

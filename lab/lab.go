@@ -31,6 +31,7 @@ import (
 const (
 	Uplink      = "eth0"       // of every host
 	Dummy       = "kube-ipvs0" // of every node
+	ProbeNIC    = "probe0"     // of the client, for the independent prober alone
 	Client      = "client"
 	Coordinator = "coordinator"
 	Switch      = "switch" // a namespace with the bridge and no address

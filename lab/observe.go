@@ -15,23 +15,30 @@ import (
 )
 
 // Responders asks from the client who answers for the VIP, with code that the
-// product has no part in. See prober.Responders.
+// product has no part in. See prober.Ask.
 func (l *Lab) Responders(ctx context.Context, window time.Duration) (replies []prober.Reply, err error) {
 	err = l.fromClient(func() (err error) {
-		replies, err = prober.Responders(ctx, Uplink, l.config.VIP, window)
+		replies, err = prober.Ask(ctx, l.question(), window)
 		return err
 	})
 	return replies, err
 }
 
 // FirstReply asks from the client as a tool does that stops at the first
-// reply. See prober.FirstReply.
+// reply. See prober.First.
 func (l *Lab) FirstReply(ctx context.Context, window time.Duration) (reply prober.Reply, ok bool, err error) {
 	err = l.fromClient(func() (err error) {
-		reply, ok, err = prober.FirstReply(ctx, Uplink, l.config.VIP, window)
+		reply, ok, err = prober.First(ctx, l.question(), window)
 		return err
 	})
 	return reply, ok, err
+}
+
+// question is asked from a NIC of the client's that nothing else uses: the
+// client's kernel takes every reply that reaches its Uplink as news about the
+// VIP, and would move the requests it has under way to another responder.
+func (l *Lab) question() prober.Request {
+	return prober.Request{Interface: ProbeNIC, Target: l.config.VIP, Sender: proberAddress}
 }
 
 // NodeOf names the node whose Uplink has the MAC, "" for none.

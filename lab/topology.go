@@ -26,7 +26,7 @@ func (l *Lab) build(ctx context.Context) error {
 	if err := sw.AddBridge(bridgeName); err != nil {
 		return err
 	}
-	if _, err := l.addHost(Client, clientAddress, net.HardwareAddr{2, 0, 0, 0, 1, 1}); err != nil {
+	if err := l.addClient(); err != nil {
 		return err
 	}
 	if _, err := l.addHost(Coordinator, coordinatorAddress, net.HardwareAddr{2, 0, 0, 0, 1, 2}); err != nil {
@@ -55,6 +55,19 @@ func (l *Lab) addHost(name string, address netip.Addr, mac net.HardwareAddr) (*H
 		return nil, err
 	}
 	return h, n.AddAddress(Uplink, h.Address)
+}
+
+// addClient makes the client with a second NIC for the prober, which has no
+// address and answers for none (arp_ignore 8).
+func (l *Lab) addClient() error {
+	h, err := l.addHost(Client, clientAddress, net.HardwareAddr{2, 0, 0, 0, 1, 1})
+	if err != nil {
+		return err
+	}
+	if err := namespace.Connect(h.Namespace, ProbeNIC, net.HardwareAddr{2, 0, 0, 0, 1, 3}, l.bridge, bridgeName, "to-prober"); err != nil {
+		return err
+	}
+	return h.SetSysctl("net/ipv4/conf/"+ProbeNIC+"/arp_ignore", "8")
 }
 
 // addNode makes a node in the state that an IPVS-mode kube-proxy leaves: every

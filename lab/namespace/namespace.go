@@ -190,6 +190,10 @@ func excursion(enter, fn func() error) error {
 	return err
 }
 
+// LoopbackUp sets lo up in the calling thread's namespace, as a process that
+// was re-executed into a new one needs it.
+func LoopbackUp() error { return setUp("lo") }
+
 // prepare brings the calling thread's new namespace to a known state.
 func prepare() error {
 	if err := setUp("lo"); err != nil {

@@ -56,7 +56,13 @@ func Responders(ctx context.Context, ifname string, vip netip.Addr, window time.
 // FirstReply does what most tools do (arping -c1): it sends the same request
 // as Responders and stops at the first reply, which is returned with ok true.
 func FirstReply(ctx context.Context, ifname string, vip netip.Addr, window time.Duration) (first Reply, ok bool, err error) {
-	err = exchange(ctx, Request{Interface: ifname, Target: vip}, window, func(r Reply) bool {
+	return First(ctx, Request{Interface: ifname, Target: vip}, window)
+}
+
+// First sends the request once and stops at the first reply, as FirstReply
+// does.
+func First(ctx context.Context, r Request, window time.Duration) (first Reply, ok bool, err error) {
+	err = exchange(ctx, r, window, func(r Reply) bool {
 		first, ok = r, true
 		return false
 	})

@@ -30,7 +30,13 @@ var reexecErr error
 //
 //	func TestMain(m *testing.M) { os.Exit(namespacetest.Main(m)) }
 func Main(m interface{ Run() int }) int {
-	if reexec.Done() || available() == nil {
+	if reexec.Done() {
+		if err := namespace.LoopbackUp(); err != nil {
+			reexecErr = err
+		}
+		return m.Run()
+	}
+	if available() == nil {
 		return m.Run()
 	}
 	code, err := reexec.Run()

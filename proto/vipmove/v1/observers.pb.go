@@ -1533,12 +1533,16 @@ func (x *CaptureAnswer) GetOutgoing() *Outgoing {
 
 // SendRequests asks a witness for requests to the VIP through one given MAC.
 type SendRequests struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Interface     string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
-	Vip           string                 `protobuf:"bytes,2,opt,name=vip,proto3" json:"vip,omitempty"`
-	TargetMac     string                 `protobuf:"bytes,3,opt,name=target_mac,json=targetMac,proto3" json:"target_mac,omitempty"`
-	Count         uint32                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
-	Timeout       *durationpb.Duration   `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Interface string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
+	Vip       string                 `protobuf:"bytes,2,opt,name=vip,proto3" json:"vip,omitempty"`
+	TargetMac string                 `protobuf:"bytes,3,opt,name=target_mac,json=targetMac,proto3" json:"target_mac,omitempty"`
+	Count     uint32                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	Timeout   *durationpb.Duration   `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// An address of the node's own on that segment. The witness first asks that MAC for it by ARP, so that the
+	// node knows the witness and need not ask the LAN with the VIP as sender, which would move caches (arp_solicit,
+	// net/ipv4/arp.c). Asking for the VIP instead would move the witness's own.
+	NodeAddress   string `protobuf:"bytes,6,opt,name=node_address,json=nodeAddress,proto3" json:"node_address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1606,6 +1610,13 @@ func (x *SendRequests) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
+}
+
+func (x *SendRequests) GetNodeAddress() string {
+	if x != nil {
+		return x.NodeAddress
+	}
+	return ""
 }
 
 type SendRequestsAnswer struct {
@@ -2376,14 +2387,15 @@ const file_vipmove_v1_observers_proto_rawDesc = "" +
 	"\x03vip\x18\x02 \x01(\tR\x03vip\x125\n" +
 	"\bduration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bduration\"A\n" +
 	"\rCaptureAnswer\x120\n" +
-	"\boutgoing\x18\x01 \x01(\v2\x14.vipmove.v1.OutgoingR\boutgoing\"\xa8\x01\n" +
+	"\boutgoing\x18\x01 \x01(\v2\x14.vipmove.v1.OutgoingR\boutgoing\"\xcb\x01\n" +
 	"\fSendRequests\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x10\n" +
 	"\x03vip\x18\x02 \x01(\tR\x03vip\x12\x1d\n" +
 	"\n" +
 	"target_mac\x18\x03 \x01(\tR\ttargetMac\x12\x14\n" +
 	"\x05count\x18\x04 \x01(\rR\x05count\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xfe\x01\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12!\n" +
+	"\fnode_address\x18\x06 \x01(\tR\vnodeAddress\"\xfe\x01\n" +
 	"\x12SendRequestsAnswer\x12\x12\n" +
 	"\x04sent\x18\x01 \x01(\rR\x04sent\x12\x1c\n" +
 	"\tsucceeded\x18\x02 \x01(\rR\tsucceeded\x12V\n" +
