@@ -13,7 +13,7 @@ const (
 	exitFailure       = 1
 	exitUsage         = 2
 	exitPreconditions = 3 // not met, and nothing was changed
-	exitRolledBack    = 4 // stopped, and what was changed is as before
+	exitRolledBack    = 4 // stopped; the open step is as before, confirmed ones stay
 	exitNeedsPerson   = 5
 	exitTimedOut      = 6
 	exitNotAllowed    = 7
@@ -24,7 +24,7 @@ const exitCodesHelp = `Exit codes:
   1  error
   2  usage: an argument or a flag is wrong, nothing was sent
   3  preconditions not met, and nothing was changed
-  4  stopped, and what was changed is as before (rolled back)
+  4  stopped and rolled back: the open step is as before, confirmed steps stay
   5  stopped, and a person is needed
   6  timed out
   7  not allowed: certificate or role`

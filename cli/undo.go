@@ -25,7 +25,7 @@ has stopped; Ctrl-C stops waiting, not the abort.`,
 func (a *app) rollbackCommand() *cobra.Command {
 	return a.undoCommand("rollback",
 		"put back everything a run removed, confirmed steps too",
-		`rollback puts back what a run removed, confirmed steps too, from the journal. It is refused once a new announcer has answered.
+		`rollback puts back what a run removed, confirmed steps too, from the journal.
 rollback waits until all is back; Ctrl-C stops waiting, not the rollback.`,
 		func(ctx context.Context, c *control, runID string) (*vipmovev1.Run, error) {
 			r, err := c.RollbackRun(ctx, &vipmovev1.RollbackRunRequest{RunId: runID})
