@@ -20,7 +20,9 @@ func (l *Linux) State(ctx context.Context, watched []netip.Addr) (State, error) 
 	r := inventory{Linux: l, state: &st, watched: watched, names: map[int]string{}}
 	r.tables(ctx)
 	l.sysctls(&st)
-	st.IPVS = l.ipvs()
+	var repeats int
+	st.IPVS, repeats = l.ipvs(ctx)
+	st.DumpRetries += repeats
 	if st.IPVS.State == IPVSUnreadable {
 		st.Incomplete = append(st.Incomplete, "IPVS services: "+st.IPVS.Reason)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // procIPVS is /proc/net/ip_vs as a kernel 6.1 prints it.
@@ -126,42 +127,140 @@ func ipvsWorld(t *testing.T, content map[string]string) *Linux {
 	return l
 }
 
-// I6: an IPVS table that cannot be read is not an empty one. The test machine
-// has no ip_vs, so netlink has nothing to add to the fixtures; where it has,
-// both are told.
+// readings plays netlink: one answer after the other, the last one for ever.
+// Without any it refuses, as it does where CAP_NET_ADMIN is missing.
+func readings(answers ...[]IPVSService) func() ([]IPVSService, error) {
+	n := 0
+	return func() ([]IPVSService, error) {
+		if len(answers) == 0 {
+			return nil, unix.EPERM
+		}
+		n++
+		return slices.Clone(answers[min(n, len(answers))-1]), nil
+	}
+}
+
+// I6: an IPVS table that cannot be read is not an empty one.
 func TestIPVSStates(t *testing.T) {
+	refused := readings()
+	table := func(content string) map[string]string { return map[string]string{"thread-self/net/ip_vs": content} }
 	for _, c := range []struct {
 		name   string
 		files  map[string]string
+		dump   func() ([]IPVSService, error)
 		state  IPVSState
+		source string
 		reason string
 	}{
-		{"C01 no file, no module: absent", map[string]string{"thread-self/net/dev": "", "modules": "nf_tables 300 1 - Live 0x0\n"}, IPVSAbsent, ""},
-		{"no file, a kernel without modules: absent", map[string]string{"thread-self/net/dev": ""}, IPVSAbsent, ""},
-		{"a module of a similar name is not it", map[string]string{"thread-self/net/dev": "", "modules": "ip_vs_rr 12288 0 - Live 0x0\n"}, IPVSAbsent, ""},
-		{"no file, but the module: unreadable", map[string]string{"thread-self/net/dev": "", "modules": "ip_vs 12288 0 - Live 0x0\n"}, IPVSUnreadable, "loaded"},
-		{"no file, module list unreadable: unreadable", map[string]string{"thread-self/net/dev": "", "modules": unreadable}, IPVSUnreadable, "looking for the module ip_vs"},
-		{"nowhere to look: unreadable", map[string]string{"modules": ""}, IPVSUnreadable, "looking for /proc/net/ip_vs"},
-		{"file without services: none", map[string]string{"thread-self/net/ip_vs": procIPVSHeader}, IPVSNone, ""},
-		{"file with services: present", map[string]string{"thread-self/net/ip_vs": procIPVS}, IPVSPresent, ""},
-		{"file unreadable: unreadable", map[string]string{"thread-self/net/ip_vs": unreadable}, IPVSUnreadable, "reading /proc/net/ip_vs"},
-		{"file not understood: unreadable", map[string]string{"thread-self/net/ip_vs": procIPVSHeader + "QUIC x rr\n"}, IPVSUnreadable, `unknown protocol "QUIC"`},
+		{"C01 no file, no module: absent", map[string]string{"thread-self/net/dev": "", "modules": "nf_tables 300 1 - Live 0x0\n"}, refused, IPVSAbsent, "proc", ""},
+		{"no file, a kernel without modules: absent", map[string]string{"thread-self/net/dev": ""}, refused, IPVSAbsent, "proc", ""},
+		{"a module of a similar name is not it", map[string]string{"thread-self/net/dev": "", "modules": "ip_vs_rr 12288 0 - Live 0x0\n"}, refused, IPVSAbsent, "proc", ""},
+		{"no file, but the module: unreadable", map[string]string{"thread-self/net/dev": "", "modules": "ip_vs 12288 0 - Live 0x0\n"}, refused, IPVSUnreadable, "", "loaded"},
+		{"no file, module list unreadable: unreadable", map[string]string{"thread-self/net/dev": "", "modules": unreadable}, refused, IPVSUnreadable, "", "looking for the module ip_vs"},
+		{"nowhere to look: unreadable", map[string]string{"modules": ""}, refused, IPVSUnreadable, "", "looking for /proc/net/ip_vs"},
+		{"file without services: none", table(procIPVSHeader), refused, IPVSNone, "proc", ""},
+		{"file with services: present", table(procIPVS), refused, IPVSPresent, "proc", ""},
+		{"neither can be read: unreadable", table(unreadable), refused, IPVSUnreadable, "", "through netlink: permission denied (needs CAP_NET_ADMIN)"},
+		{"file not understood: unreadable", table(procIPVSHeader + "QUIC x rr\n"), refused, IPVSUnreadable, "", `unknown protocol "QUIC"`},
+		{"both say none", table(procIPVSHeader), readings(nil), IPVSNone, "netlink and proc", ""},
+		{"both say the same", table(procIPVS), readings(reversed(procServices)), IPVSPresent, "netlink and proc", ""},
+		{"netlink alone, without services", table(unreadable), readings(nil), IPVSNone, "netlink", ""},
+		{"netlink alone, with services", table(unreadable), readings(procServices), IPVSPresent, "netlink", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := ipvsWorld(t, c.files).ipvs()
-			if _, err := os.Stat("/proc/net/ip_vs"); err == nil && c.files["thread-self/net/ip_vs"] != "" {
-				t.Skip("this kernel has ip_vs and answers beside the fixture")
-			}
+			l := ipvsWorld(t, c.files)
+			l.ipvsDump = c.dump
+			got, repeats := l.ipvs(t.Context())
 			if got.State != c.state || !strings.Contains(got.Reason, c.reason) || (got.Reason == "") != (c.reason == "") {
 				t.Errorf("got %s (%s), want %s (… %s …)", got.State, got.Reason, c.state, c.reason)
 			}
-			if (len(got.Services) > 0) != (c.state == IPVSPresent) {
-				t.Errorf("%s with services %v", got.State, got.Services)
+			if got.Source != c.source || repeats != 0 {
+				t.Errorf("source %q after %d repeats, want %q at once", got.Source, repeats, c.source)
 			}
-			if got.State != IPVSUnreadable && got.Source != "proc" {
-				t.Errorf("source %q, want proc", got.Source)
+			var want []IPVSService
+			if c.state == IPVSPresent {
+				want = sorted(procServices)
+			}
+			if diff := cmp.Diff(want, got.Services, netipEqual); diff != "" {
+				t.Errorf("services (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func reversed(list []IPVSService) []IPVSService {
+	list = slices.Clone(list)
+	slices.Reverse(list)
+	return list
+}
+
+func sorted(list []IPVSService) []IPVSService {
+	return slices.SortedFunc(slices.Values(list), compareIPVS)
+}
+
+// I6: a service that stays can be missing from one reading, when another one
+// goes meanwhile; that other one tells two readings apart.
+func TestIPVSIsReadAgainUntilTwoReadingsAgree(t *testing.T) {
+	without := func(i int) []IPVSService { return slices.Delete(slices.Clone(procServices), i, i+1) }
+	for _, c := range []struct {
+		name    string
+		file    string
+		dump    func() ([]IPVSService, error)
+		repeats int
+		state   IPVSState
+	}{
+		{"one is missing once", procIPVS, readings(without(3), procServices), 1, IPVSPresent},
+		{"one is there twice", procIPVS, readings(append(slices.Clone(procServices), procServices[0]), procServices), 1, IPVSPresent},
+		{"they agree at the last try", procIPVS, readings(without(0), without(1), without(2), nil, procServices), 4, IPVSPresent},
+		{"they never agree", procIPVS, readings(without(3)), 4, IPVSUnreadable},
+		{"netlink alone, changing once", unreadable, readings(without(3), procServices), 1, IPVSPresent},
+		{"netlink alone, changing always", unreadable, changing(), 4, IPVSUnreadable},
+		{"netlink alone, lost at the second reading", unreadable, losing(), 4, IPVSUnreadable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := ipvsWorld(t, map[string]string{"thread-self/net/ip_vs": c.file})
+			l.ipvsDump, l.pause = c.dump, noPause
+			got, repeats := l.ipvs(t.Context())
+			if got.State != c.state || repeats != c.repeats {
+				t.Errorf("%s (%s) after %d repeats, want %s after %d", got.State, got.Reason, repeats, c.state, c.repeats)
+			}
+			if c.state == IPVSPresent && !got.Serves(vip) {
+				t.Errorf("services %v lack the one of %v", got.Services, vip)
+			}
+			if c.state == IPVSUnreadable && !strings.Contains(got.Reason, "in each of 5 tries") {
+				t.Errorf("reason %q", got.Reason)
+			}
+		})
+	}
+}
+
+// changing never gives the same table twice.
+func changing() func() ([]IPVSService, error) {
+	n := uint16(0)
+	return func() ([]IPVSService, error) {
+		n++
+		return []IPVSService{{Address: vip, Port: n, Protocol: "tcp"}}, nil
+	}
+}
+
+// losing gives a table and an error in turn.
+func losing() func() ([]IPVSService, error) {
+	n := 0
+	return func() ([]IPVSService, error) {
+		if n++; n%2 == 0 {
+			return nil, unix.ENOBUFS
+		}
+		return slices.Clone(procServices), nil
+	}
+}
+
+func TestAStateCountsTheRepeatsOfTheIPVSTable(t *testing.T) {
+	w := newNamespaceWorld(t, Options{})
+	w.linux = ipvsWorld(t, map[string]string{"thread-self/net/ip_vs": procIPVSHeader, "sys/kernel/random/boot_id": "x"})
+	w.linux.ipvsDump, w.linux.pause = readings(procServices, nil), noPause
+	st, err := w.State(t.Context(), nil)
+	if err != nil || st.DumpRetries != 1 || st.IPVS.State != IPVSNone {
+		t.Errorf("%d retries, IPVS %s, %v, want 1, none", st.DumpRetries, st.IPVS.State, err)
 	}
 }
 
@@ -180,6 +279,7 @@ func TestIPVSServes(t *testing.T) {
 func TestAnUnreadableIPVSTableIsIncomplete(t *testing.T) {
 	w := newNamespaceWorld(t, Options{})
 	w.linux = ipvsWorld(t, map[string]string{"thread-self/net/ip_vs": unreadable, "sys/kernel/random/boot_id": "x"})
+	w.linux.ipvsDump = readings()
 	st, err := w.State(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

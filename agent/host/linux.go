@@ -42,6 +42,7 @@ type Linux struct {
 
 	// Replaced by tests only.
 	linkList func() ([]netlink.Link, error)
+	ipvsDump func() ([]IPVSService, error)
 	pause    func(context.Context, int)
 }
 
@@ -67,7 +68,7 @@ func New(o Options) (*Linux, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Linux{options: o, linkList: netlink.LinkList, pause: backOff, proxy: kubeProxyProbe{dial: o.Dial}}
+	l := &Linux{options: o, linkList: netlink.LinkList, ipvsDump: ipvsNetlink, pause: backOff, proxy: kubeProxyProbe{dial: o.Dial}}
 	l.builtin.symbols = filepath.Join(o.ProcRoot, "kallsyms")
 	for _, u := range []struct {
 		name, raw string

@@ -179,6 +179,9 @@ func TestDummyIsLikeTheOneOfKubeProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if namespacetest.OnTestKernel() && kind != "dummy" {
+		t.Errorf("kind is %s on a kernel that has dummy", kind)
+	}
 	err = n.Do(func() error {
 		link, err := netlink.LinkByName("kube-ipvs0")
 		if err != nil {

@@ -50,8 +50,13 @@ func Main(m interface{ Run() int }) int {
 // available tries once per process.
 var available = sync.OnceValue(namespace.Available)
 
+// tierEnv is "1" on the kernel that hack/vmexec starts, which has what its
+// tests need: real dummy links and ip_vs.
+const tierEnv = "VIPMOVE_KERNEL_TIER"
+
 // Require skips t, with the reason, where this process cannot make network
-// namespaces, and fails it when CI=true: there a skip would hide a hole.
+// namespaces. It fails t instead when CI=true and on the kernel that
+// hack/vmexec starts: there a skip would hide a hole.
 func Require(t testing.TB) {
 	t.Helper()
 	err := reason()
@@ -59,9 +64,24 @@ func Require(t testing.TB) {
 	case err == nil:
 	case os.Getenv("CI") == "true":
 		t.Fatalf("network namespaces are needed under CI=true: %v", err)
+	case OnTestKernel():
+		t.Fatalf("network namespaces are needed with %s=1: %v", tierEnv, err)
 	default:
 		t.Skipf("network namespaces are needed: %v", err)
 	}
+}
+
+// OnTestKernel reports whether this is the kernel that hack/vmexec starts. A
+// test that misses a feature of it there fails; it does not skip.
+func OnTestKernel() bool { return os.Getenv(tierEnv) == "1" }
+
+// RequireTestKernel skips t on any other kernel than that of hack/vmexec.
+func RequireTestKernel(t testing.TB) {
+	t.Helper()
+	if !OnTestKernel() {
+		t.Skip("a kernel with dummy links and ip_vs is needed: make test-kernel")
+	}
+	Require(t)
 }
 
 func reason() error {

@@ -53,12 +53,12 @@ func TestProbe(t *testing.T) {
 	fmt.Println("the probe ran")
 }
 
-func hardenedProbe(t *testing.T, ci string) string {
+func hardenedProbe(t *testing.T, env ...string) string {
 	t.Helper()
 	Require(t) // to make the user namespace around it
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestProbe$", "-test.v")
-	cmd.Env = append(os.Environ(), helperEnv+"=harden", "CI="+ci)
-	cmd.Env = append(cmd.Env, reexec.Marker+"=")
+	cmd.Env = append(os.Environ(), helperEnv+"=harden", "CI=", tierEnv+"=", reexec.Marker+"=")
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER,
@@ -74,7 +74,7 @@ func hardenedProbe(t *testing.T, ci string) string {
 }
 
 func TestRequireSkipsWithTheReasonWhereNothingWorks(t *testing.T) {
-	out := hardenedProbe(t, "")
+	out := hardenedProbe(t)
 	for _, want := range []string{"--- SKIP: TestProbe", "operation not permitted", "no space left on device"} { // ENOSPC: the limit
 		if !strings.Contains(out, want) {
 			t.Errorf("output does not say %q:\n%s", want, out)
@@ -82,9 +82,32 @@ func TestRequireSkipsWithTheReasonWhereNothingWorks(t *testing.T) {
 	}
 }
 
-func TestRequireFailsInsteadUnderCI(t *testing.T) {
-	out := hardenedProbe(t, "true")
-	if !strings.Contains(out, "--- FAIL: TestProbe") || strings.Contains(out, "the probe ran") {
-		t.Errorf("it did not fail:\n%s", out)
+func TestRequireFailsInsteadUnderCIAndOnTheTestKernel(t *testing.T) {
+	for _, env := range []string{"CI=true", tierEnv + "=1"} {
+		out := hardenedProbe(t, env)
+		if !strings.Contains(out, "--- FAIL: TestProbe") || !strings.Contains(out, env) || strings.Contains(out, "the probe ran") {
+			t.Errorf("with %s it did not fail:\n%s", env, out)
+		}
+	}
+}
+
+// told is a test that only notes whether it was skipped.
+type told struct {
+	testing.TB
+	skipped bool
+}
+
+func (t *told) Helper()     {}
+func (t *told) Skip(...any) { t.skipped = true }
+
+func TestWhatNeedsTheTestKernelRunsThereAndIsSkippedElsewhere(t *testing.T) {
+	Require(t)
+	for tier, want := range map[string]bool{"": true, "0": true, "1": false} {
+		t.Setenv(tierEnv, tier)
+		probe := told{TB: t}
+		RequireTestKernel(&probe)
+		if probe.skipped != want {
+			t.Errorf("%s=%s: skipped %v, want %v", tierEnv, tier, probe.skipped, want)
+		}
 	}
 }
