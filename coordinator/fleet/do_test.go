@@ -245,6 +245,20 @@ func TestDoReturnsAfterTheLastCallOfHeard(t *testing.T) {
 	})
 }
 
+// A reply that found its order just before Do returned finds nobody who listens.
+func TestAReplyThatComesAsDoReturnsIsNotHeard(t *testing.T) {
+	s := newSession()
+	e := s.expect("c1", func(*vipmovev1.ReplyHeard) { t.Error("heard after Do returned") })
+	late := s.expectation("c1")
+	s.forget("c1", e)
+	late.hear(&vipmovev1.ReplyHeard{})
+	again := s.expect("c1", nil) // the id in use by a later order
+	s.forget("c1", e)
+	if s.expectation("c1") != again {
+		t.Error("the end of an earlier order ended the later one of that id")
+	}
+}
+
 func TestWaitReturnsWithTheSession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		waits := make(chan error, 2)

@@ -64,9 +64,21 @@ func (s *session) forget(id string, e *expectation) {
 		delete(s.expected, id)
 	}
 	s.mu.Unlock()
+	e.deafen()
+}
+
+func (e *expectation) deafen() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.heard = nil
+}
+
+func (e *expectation) hear(h *vipmovev1.ReplyHeard) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.heard != nil {
+		e.heard(h)
+	}
 }
 
 func (s *session) expectation(id string) *expectation {
@@ -88,13 +100,7 @@ func (s *session) deliver(r *vipmovev1.CommandResult) {
 }
 
 func (s *session) hear(h *vipmovev1.ReplyHeard) {
-	e := s.expectation(h.GetCommandId())
-	if e == nil {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.heard != nil {
-		e.heard(h)
+	if e := s.expectation(h.GetCommandId()); e != nil {
+		e.hear(h)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/vipmove/vipmove/coordinator/fleet/fleettest"
 	vipmovev1 "github.com/vipmove/vipmove/proto/vipmove/v1"
 )
 
@@ -30,7 +30,7 @@ type world struct {
 	vipmovev1.UnimplementedObserversServer
 	t     *testing.T
 	fleet *Fleet
-	conn  *bufconn.Listener
+	conn  *fleettest.Listener
 	allow func(*vipmovev1.Hello) error
 
 	mu    sync.Mutex
@@ -42,7 +42,7 @@ type world struct {
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, conn: bufconn.Listen(1 << 16), allow: func(*vipmovev1.Hello) error { return nil }}
+		w := &world{t: t, conn: fleettest.Listen(), allow: func(*vipmovev1.Hello) error { return nil }}
 		w.fleet = New(Config{
 			Welcome: func() *vipmovev1.Welcome { return &vipmovev1.Welcome{JournalId: "j1", Term: 7, Protocol: protocol} },
 			Joined: func(name string, role vipmovev1.ObserverRole) error {

@@ -16,12 +16,12 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"github.com/vipmove/vipmove/coordinator/fleet/fleettest"
 	"github.com/vipmove/vipmove/internal/identity"
 	"github.com/vipmove/vipmove/internal/session"
 	vipmovev1 "github.com/vipmove/vipmove/proto/vipmove/v1"
@@ -93,7 +93,7 @@ func TestWhoShowsNoCertificateMayNothing(t *testing.T) {
 			}
 		}
 
-		l := bufconn.Listen(1 << 16)
+		l := fleettest.Listen()
 		g := grpc.NewServer()
 		vipmovev1.RegisterControlServer(g, &control{Server: w.server})
 		vipmovev1.RegisterObserversServer(g, &observers{Server: w.server})
@@ -117,18 +117,18 @@ func TestWhoShowsNoCertificateMayNothing(t *testing.T) {
 	})
 }
 
-func (w *world) mustListener() *bufconn.Listener {
+func (w *world) mustListener() *fleettest.Listener {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.listener
 }
 
-func dialPlain(t *testing.T, l *bufconn.Listener) *grpc.ClientConn {
+func dialPlain(t *testing.T, l *fleettest.Listener) *grpc.ClientConn {
 	t.Helper()
 	return dialWith(t, l, insecure.NewCredentials())
 }
 
-func dialWith(t *testing.T, l *bufconn.Listener, c credentials.TransportCredentials) *grpc.ClientConn {
+func dialWith(t *testing.T, l *fleettest.Listener, c credentials.TransportCredentials) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+identity.ServerName, grpc.WithTransportCredentials(c),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))

@@ -59,7 +59,7 @@ func (c *control) Survey(req *vipmovev1.SurveyRequest, stream grpc.ServerStreami
 	ctx, cancel := context.WithCancel(stream.Context())
 	sent := make(chan error, 1)
 	go func() { sent <- sendRows(stream, rows, cancel) }()
-	v, err := c.survey.look(ctx, q)
+	v, err := c.look(ctx, q)
 	close(rows) // nothing is heard after the look
 	if sendErr := <-sent; err == nil || sendErr != nil {
 		err = sendErr
@@ -81,6 +81,25 @@ func sendRows(stream grpc.ServerStreamingServer[vipmovev1.SurveyEvent], rows <-c
 		}
 	}
 	return nil
+}
+
+// look looks for an operator, one at a time: all of them together spend the probe budget of one, so that
+// enough is left for a run, whose looks wait for nobody.
+func (c *control) look(ctx context.Context, q query) (sight, error) {
+	select {
+	case c.turn <- struct{}{}:
+	default:
+		if q.Progress != nil {
+			q.Progress("waiting for another operator's look")
+		}
+		select {
+		case c.turn <- struct{}{}:
+		case <-ctx.Done():
+			return sight{}, status.FromContextError(ctx.Err()).Err()
+		}
+	}
+	defer func() { <-c.turn }()
+	return c.survey.look(ctx, q)
 }
 
 // Bounds of what an operator may ask of a look.
@@ -122,7 +141,7 @@ func (c *control) TakeSnapshot(ctx context.Context, req *vipmovev1.TakeSnapshotR
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.survey.look(ctx, q)
+	v, err := c.look(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +180,7 @@ func (c *control) noRun(id string) error {
 	return status.Errorf(codes.NotFound, "no run %q; known runs: %s", id, orText(strings.Join(c.driver.ids(), " "), "none"))
 }
 
-// ListRuns implements Control, newest first.
+// ListRuns implements Control, newest first and without their final judgements: WatchRun has those.
 func (c *control) ListRuns(ctx context.Context, _ *vipmovev1.ListRunsRequest) (*vipmovev1.ListRunsResponse, error) {
 	if _, err := operator(ctx); err != nil {
 		return nil, err
@@ -170,6 +189,7 @@ func (c *control) ListRuns(ctx context.Context, _ *vipmovev1.ListRunsRequest) (*
 	ids := c.driver.ids()
 	for i := len(ids) - 1; i >= 0; i-- {
 		if v, _, ok := c.driver.view(ids[i]); ok {
+			v.after = nil
 			out.Runs = append(out.Runs, runTo(v, nil))
 		}
 	}

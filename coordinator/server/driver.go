@@ -135,7 +135,8 @@ func (d *driver) take(ctx context.Context, e envelope) error {
 		e.reply <- err
 		return nil
 	case err != nil:
-		return err
+		d.log.Error("dropping an event", "kind", string(e.event.Kind), "error", err)
+		return nil
 	case e.from != nil && !p.finish(e.from):
 		return nil
 	}

@@ -199,6 +199,9 @@ func insistence(f handover.Effect) (what string, order func(*vipmovev1.Fence) *v
 
 // pause waits, or for the end of ctx.
 func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

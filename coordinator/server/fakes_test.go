@@ -22,8 +22,8 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/vipmove/vipmove/coordinator/fleet/fleettest"
 	"github.com/vipmove/vipmove/coordinator/handover"
 	"github.com/vipmove/vipmove/coordinator/journal"
 	"github.com/vipmove/vipmove/internal/identity"
@@ -46,7 +46,7 @@ type world struct {
 	fault   atomic.Pointer[func(handover.Event) (done bool, err error)] // of the disk
 
 	mu        sync.Mutex
-	listener  *bufconn.Listener // of the coordinator that runs now; nil: none
+	listener  *fleettest.Listener // of the coordinator that runs now, or did last
 	server    *Server
 	stop      context.CancelFunc
 	ended     chan error
@@ -109,7 +109,7 @@ func (w *world) settle(n int) {
 // start runs a coordinator on the world's journal.
 func (w *world) start() {
 	w.t.Helper()
-	l := bufconn.Listen(1 << 16)
+	l := fleettest.Listen()
 	cfg := Config{Journal: journal.NewMemory(w.disk), Listeners: []net.Listener{l}, TLS: w.serverTLS(), Log: testLog(w.t)}
 	if w.configure != nil {
 		w.configure(&cfg)

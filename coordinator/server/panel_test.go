@@ -176,6 +176,19 @@ func TestAStrangerIsNotAskedTheQuestion(t *testing.T) {
 	}
 }
 
+// An observer that heard nothing, or could not ask, would prove nothing by what it does not hear.
+func TestADeafObserverIsNotGivenQuestions(t *testing.T) {
+	s := scene(t, 4)
+	s.Rounds = append(s.Rounds,
+		diagnose.Round{Observer: "n2", Interface: "eth0", VIP: s.VIP, Kind: diagnose.Broadcast, Sent: true, HearingExpected: true},
+		diagnose.Round{Observer: "n3", Interface: "eth0", VIP: s.VIP, Kind: diagnose.Broadcast, SendError: "network is down"})
+	seg, _ := diagnose.SegmentOf(s)
+	duty := shareQuestions(s, choosePanel(s, seg, query{}))
+	if len(duty["n2"]) != 0 || len(duty["n3"]) != 0 || len(duty["n1"]) != 3 || len(duty["n4"]) != 3 {
+		t.Errorf("duty %v", duty)
+	}
+}
+
 // What a NIC may send: five requests a second with a burst of ten; the segment, fifty a second.
 func TestNobodySpendsMoreThanTheProbeBudget(t *testing.T) {
 	inWorld(t, 7, func(t *testing.T, w *world) {
@@ -185,30 +198,37 @@ func TestNobodySpendsMoreThanTheProbeBudget(t *testing.T) {
 		if r, _ := w.watch(w.begin(options())); r.GetState() != "done" {
 			t.Fatal(r.GetState(), r.GetReason())
 		}
-		held := map[string]float64{}
-		last := map[string]time.Time{}
-		perSecond := map[int64]int{}
-		for _, a := range w.lan.asked {
-			if last[a.nic].IsZero() {
-				held[a.nic] = 10
-			} else {
-				held[a.nic] = min(10, held[a.nic]+nicRate*a.at.Sub(last[a.nic]).Seconds())
-			}
-			last[a.nic] = a.at
-			if held[a.nic] -= float64(a.n); held[a.nic] < 0 {
-				t.Errorf("%s has to hold back %.1f requests at %s", a.nic, -held[a.nic], a.at)
-			}
-			perSecond[a.at.Unix()] += a.n
-		}
-		for second, n := range perSecond {
-			if n > 50 {
-				t.Errorf("%d requests on the segment in second %d", n, second)
-			}
-		}
-		if len(last) < 6 || len(w.lan.asked) < 7*2*3 {
-			t.Errorf("%d probes on %d NICs: does this test still count them?", len(w.lan.asked), len(last))
+		nics := w.withinBudget(t)
+		if probes := w.lan.probes(); nics < 6 || probes < 7*2*3 {
+			t.Errorf("%d probes on %d NICs: does this test still count them?", probes, nics)
 		}
 	})
+}
+
+// withinBudget holds all probes so far to the budget, and counts the NICs that sent any.
+func (w *world) withinBudget(t *testing.T) int {
+	t.Helper()
+	w.lan.mu.Lock()
+	defer w.lan.mu.Unlock()
+	held, last, perSecond := map[string]float64{}, map[string]time.Time{}, map[int64]int{}
+	for _, a := range w.lan.asked {
+		if last[a.nic].IsZero() {
+			held[a.nic] = 10
+		} else {
+			held[a.nic] = min(10, held[a.nic]+nicRate*a.at.Sub(last[a.nic]).Seconds())
+		}
+		last[a.nic] = a.at
+		if held[a.nic] -= float64(a.n); held[a.nic] < 0 {
+			t.Errorf("%s has to hold back %.1f requests at %s", a.nic, -held[a.nic], a.at)
+		}
+		perSecond[a.at.Unix()] += a.n
+	}
+	for second, n := range perSecond {
+		if n > 50 {
+			t.Errorf("%d requests on the segment in second %d", n, second)
+		}
+	}
+	return len(last)
 }
 
 // What a probe asks for, by the fields that observers read.

@@ -86,7 +86,7 @@ func (c *control) plan(ctx context.Context, o *vipmovev1.PlanOptions) (handover.
 	if err := c.anyAgent(); err != nil {
 		return handover.Plan{}, err
 	}
-	v, err := c.survey.look(ctx, query{VIP: options.VIP, Interface: options.Interface, Without: options.Without, Rounds: planRounds})
+	v, err := c.look(ctx, query{VIP: options.VIP, Interface: options.Interface, Without: options.Without, Rounds: planRounds})
 	if err != nil {
 		return handover.Plan{}, err
 	}

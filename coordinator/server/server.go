@@ -66,6 +66,7 @@ type Server struct {
 	driver   *driver
 	reviewed reviewed
 	starting sync.Mutex
+	turn     chan struct{} // holds a token while an operator looks: one at a time
 	now      func() time.Time
 	leading  atomic.Bool
 
@@ -76,7 +77,7 @@ type Server struct {
 // New loads the journal. It starts nothing.
 func New(cfg Config) (*Server, error) {
 	cfg.setDefaults()
-	s := &Server{cfg: cfg, now: cfg.Now, known: map[string]bool{}}
+	s := &Server{cfg: cfg, now: cfg.Now, turn: make(chan struct{}, 1), known: map[string]bool{}}
 	s.fleet = fleet.New(fleet.Config{Welcome: s.welcome, Joined: s.joined, Log: cfg.Log, Now: cfg.Now})
 	s.survey = &surveyor{fleet: s.fleet, ids: commandIDs(), now: cfg.Now, window: cfg.Window, questionWindow: cfg.QuestionWindow}
 	s.driver = newDriver(cfg.Journal, s.fleet, s.survey, cfg.Log, cfg.Now)

@@ -115,7 +115,7 @@ func TestAListenerThatFailsEndsTheServer(t *testing.T) {
 		w.mu.Lock()
 		w.stop = nil
 		w.mu.Unlock()
-		if err == nil || !strings.Contains(err.Error(), "serving bufconn") {
+		if err == nil || !strings.Contains(err.Error(), "serving memory") {
 			t.Errorf("Run = %v", err)
 		}
 	})

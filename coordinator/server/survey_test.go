@@ -3,7 +3,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -263,61 +262,6 @@ func failureOf(s *vipmovev1.Snapshot, node, kind string) string {
 		}
 	}
 	return "nothing"
-}
-
-// An operator whose terminal stands still holds up no agent, and so no run.
-func TestASlowOperatorHoldsUpNobody(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		for _, a := range w.agents {
-			a.answering(func(c *vipmovev1.Command) *vipmovev1.CommandResult {
-				if c.GetProbe() == nil {
-					return nil
-				}
-				for range 3000 { // far more than a stream takes that nobody reads
-					a.tell(&vipmovev1.ObserverMessage{Message: &vipmovev1.ObserverMessage_ReplyHeard{ReplyHeard: &vipmovev1.ReplyHeard{
-						CommandId: c.GetCommandId(), Interface: "eth0", Reply: &vipmovev1.Reply{SenderMac: "02:00:00:00:00:aa", SenderIp: testVIP}}}})
-				}
-				return nil
-			})
-		}
-		ctx, cancel := context.WithCancel(w.ctx)
-		defer cancel()
-		if _, err := w.operator().Survey(ctx, &vipmovev1.SurveyRequest{Vip: testVIP, Rounds: 3}); err != nil { // and reads nothing
-			t.Fatal(err)
-		}
-		w.wait(2 * time.Second)
-		for _, a := range w.agents {
-			a.answering(nil)
-		}
-		began := time.Now()
-		if r, _ := w.watch(w.begin(options())); r.GetState() != "done" {
-			t.Errorf("%s %s %s", r.GetState(), r.GetReasonCode(), r.GetReason())
-		}
-		if took := time.Since(began); took > time.Minute {
-			t.Errorf("plan and run took %s", took)
-		}
-	})
-}
-
-func TestASurveyWhoseOperatorLeftEnds(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		ctx, cancel := context.WithCancel(w.ctx)
-		stream, err := w.operator().Survey(ctx, &vipmovev1.SurveyRequest{Vip: testVIP, Rounds: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := stream.Recv(); err != nil {
-			t.Fatal(err)
-		}
-		w.wait(2 * time.Second)
-		cancel()
-		w.wait(time.Second)
-		before := w.lan.probes()
-		w.wait(time.Minute)
-		if after := w.lan.probes(); after != before || before == 0 {
-			t.Errorf("%d probes before it left, %d after", before, after)
-		}
-	})
 }
 
 func TestBadInputIsRefusedWithoutALook(t *testing.T) {

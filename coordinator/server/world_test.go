@@ -3,6 +3,7 @@
 package server
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,16 @@ func TestAWitnessThatCannotSendThroughANodeStopsTheRun(t *testing.T) {
 				t.Errorf("%s %s %s", r.GetState(), r.GetReasonCode(), r.GetReason())
 			}
 		})
+	})
+}
+
+func TestAWitnessBehindARouterCannotShowThatANodeServes(t *testing.T) {
+	inWorld(t, 4, func(t *testing.T, w *world) {
+		w.lan.change(func() { w.lan.hosts["client"].ip = netip.MustParseAddr("198.51.100.1") })
+		r, _ := w.watch(w.begin(options()))
+		if r.GetState() != "rolled-back" || r.GetReasonCode() != "NODE_DOES_NOT_SERVE" || r.GetChanged() || !strings.Contains(r.GetReason(), "no witness on the segment could send any") {
+			t.Errorf("%s %s %s: %s", r.GetState(), r.GetReasonCode(), r.GetReason(), states(r))
+		}
 	})
 }
 
