@@ -13,6 +13,7 @@ import (
 func main() {
 	os.Exit(cli.Main(cli.Env{
 		Args:   os.Args,
+		Stdin:  os.Stdin,
 		Stdout: os.Stdout,
 		Stderr: os.Stderr,
 		Getenv: os.Getenv,

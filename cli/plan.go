@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,10 +68,16 @@ func (a *app) printPlan(ctx context.Context, c *control, out *output, o *vipmove
 // runLine gives the command line that carries out a plan with that hash: the same flags, so that the plan made anew is
 // the same.
 func (a *app) runLine(cmd *cobra.Command, vip string) func(hash string) string {
+	flags := flagsGiven(cmd, "output", "timeout")
+	return func(hash string) string { return a.call + " run " + vip + " --plan " + shellQuote(hash) + flags }
+}
+
+// flagsGiven writes the flags that were set, but for some, as they are typed: each with a blank before it.
+func flagsGiven(cmd *cobra.Command, but ...string) string {
 	flags := ""
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch slice, ok := f.Value.(pflag.SliceValue); {
-		case f.Name == "output" || f.Name == "timeout":
+		case slices.Contains(but, f.Name):
 		case ok:
 			for _, v := range slice.GetSlice() {
 				flags += " --" + f.Name + " " + shellQuote(v)
@@ -81,5 +88,5 @@ func (a *app) runLine(cmd *cobra.Command, vip string) func(hash string) string {
 			flags += " --" + f.Name + " " + shellQuote(f.Value.String())
 		}
 	})
-	return func(hash string) string { return a.call + " run " + vip + " --plan " + shellQuote(hash) + flags }
+	return flags
 }

@@ -24,6 +24,7 @@ import (
 // Env is what a command has of the process it runs in.
 type Env struct {
 	Args   []string // as os.Args: the first is the program's name
+	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
 	Getenv func(string) string
@@ -126,7 +127,7 @@ func (a *app) addCommands(root *cobra.Command) {
 			root.AddCommand(c)
 		}
 	}
-	add("look", a.nodesCommand(), a.ownersCommand(), a.snapshotCommand(), a.planCommand(), a.watchCommand(), a.statusCommand())
+	add("look", a.nodesCommand(), a.ownersCommand(), a.snapshotCommand(), a.diagnoseCommand(), a.planCommand(), a.watchCommand(), a.statusCommand())
 	add("act", a.runCommand(), a.abortCommand(), a.rollbackCommand())
 	add("setup", a.demoCommand(), a.labCommand(), a.witnessCommand(), a.pkiCommand(), a.versionCommand())
 }

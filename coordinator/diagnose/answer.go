@@ -65,7 +65,9 @@ func Martian() Sender { return Sender{Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1
 // unknown; nftables, tc and XDP on the ARP path always do.
 //
 // Not in the inventory and so not judged: proxy neighbours (ip neigh add proxy), proxy_arp_pvlan,
-// medium_id, and policy rules; the last are taken to be the kernel's own three.
+// medium_id, routes of one TOS, a local route that was deleted under its address, and policy rules
+// that are about unmarked packets; that there are others is allowed for. lab/oracle compares all of
+// it with a real kernel.
 func WouldAnswer(n Node, nic string, vip netip.Addr, sender Sender) Answer {
 	a := kernelAnswer(n, nic, vip, sender)
 	if n.Kernel != nil && n.Kernel.ARPPath.Unknown {
@@ -105,6 +107,8 @@ func kernelAnswer(n Node, nic string, vip netip.Addr, sender Sender) Answer {
 func (k *Kernel) deaf(l Link) (Answer, bool) {
 	const noARP = 0x80 // IFF_NOARP
 	switch {
+	case !l.Up && l.Flags == 0: // every link has flags: none were told
+		return answer(AnswerUnknown, CauseUnknown, "it was not told whether %s is up", l.Name), true
 	case !l.Up:
 		return answer(AnswerNo, CauseNIC, "%s is down", l.Name), true
 	case l.Flags&noARP != 0:

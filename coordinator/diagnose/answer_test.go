@@ -48,6 +48,13 @@ func (b *kernel) route(kind, prefix, link string, table uint32) *kernel {
 	return b
 }
 
+// made is a route that the kernel lists as its own.
+func (b *kernel) made(kind, prefix, link string, table uint32) *kernel {
+	b.route(kind, prefix, link, table)
+	b.k.Routes[len(b.k.Routes)-1].Protocol = 2
+	return b
+}
+
 // set changes settings: "all.arp_ignore=1 eth0.rp_filter=2"; an empty value is one that could not be read.
 func (b *kernel) set(text string) *kernel {
 	for _, one := range strings.Fields(text) {
@@ -127,7 +134,8 @@ func TestWouldAnswer(t *testing.T) {
 		{"fact 5: a local route alone", plain().route("local", "192.0.2.50/32", "kube-ipvs0", 255), onLink, yes, diagnose.CauseLocal},
 		{"fact 5: a local block on lo", plain().route("local", "192.0.2.48/28", "lo", 255), onLink, yes, diagnose.CauseLocal},
 		{"fact 5: silent at 1", plain().route("local", "192.0.2.48/28", "lo", 255).set("all.arp_ignore=1"), onLink, no, diagnose.CauseArpIgnore},
-		{"a local block, and a longer route elsewhere", plain().route("local", "192.0.2.48/28", "lo", 255).route("unicast", "192.0.2.50/32", "eth0", 254), onLink, no, diagnose.CauseNotLocal},
+		{"a local block, and a longer route elsewhere: policy rules would part their tables", plain().route("local", "192.0.2.48/28", "lo", 255).route("unicast", "192.0.2.50/32", "eth0", 254), onLink, unknown, diagnose.CauseUnknown},
+		{"a local block, and a longer route for the sender only", plain().route("local", "192.0.2.48/28", "lo", 255).route("unicast", "192.0.2.1/32", "eth0", 254), onLink, yes, diagnose.CauseLocal},
 		{"a local route of a policy table", plain().route("local", "0.0.0.0/0", "lo", 2004), onLink, no, diagnose.CauseNotLocal},
 		{"a local route of table default, which main hides", plain().route("local", "192.0.2.50/32", "lo", 253), onLink, no, diagnose.CauseNotLocal},
 		{"a whole subnet on lo is local", plain().at("lo", "192.0.2.49/28", 0), onLink, yes, diagnose.CauseLocal},
@@ -144,9 +152,23 @@ func TestWouldAnswer(t *testing.T) {
 		{"strict, noprefixroute and its route by hand", held().change(func(k *diagnose.Kernel) { k.Addresses[1].Flags = 0x200 }).route("", "192.0.2.0/24", "eth0", 0).set("all.rp_filter=1"), onLink, yes, diagnose.CauseLocal},
 		{"strict, a secondary address makes no route", held().change(func(k *diagnose.Kernel) { k.Addresses[1].Flags = 0x01 }).set("all.rp_filter=1"), onLink, no, diagnose.CauseSource},
 		{"a local route without a table", plain().route("local", "192.0.2.50/32", "lo", 0), onLink, yes, diagnose.CauseLocal},
+		{"a local route of table main", plain().route("local", "192.0.2.50/32", "lo", 254), onLink, yes, diagnose.CauseLocal},
+		{"a local route of table main is nothing to a zero sender where policy rules parted the tables", plain().route("local", "192.0.2.50/32", "lo", 254), zeroIP, unknown, diagnose.CauseUnknown},
 		{"an IPv6 route says nothing", held().route("unicast", "2001:db8::/64", "eth0", 254).set("all.rp_filter=1"), onLink, yes, diagnose.CauseLocal},
-		{"a blackhole and a default table behind it", plain().route("blackhole", "192.0.2.50/32", "", 254).route("local", "192.0.2.50/32", "lo", 253), onLink, yes, diagnose.CauseLocal},
+		{"a throw and a default table behind it", plain().route("throw", "192.0.2.50/32", "", 254).route("local", "192.0.2.50/32", "lo", 253), onLink, yes, diagnose.CauseLocal},
+		{"a blackhole and a default table behind it: kernels differ", plain().route("blackhole", "192.0.2.50/32", "", 254).route("local", "192.0.2.50/32", "lo", 253), onLink, unknown, diagnose.CauseUnknown},
 		{"the default table is nothing to a zero sender", plain().route("blackhole", "192.0.2.50/32", "", 254).route("local", "192.0.2.50/32", "lo", 253), zeroIP, no, diagnose.CauseNotLocal},
+		{"a local route of table default is no address to reply from: arp_filter", plain().route("throw", "192.0.2.50/32", "", 254).route("local", "192.0.2.50/32", "lo", 253).set("all.arp_filter=1"), onLink, no, diagnose.CauseArpFilter},
+		{"an anycast route leads back as well: arp_filter", held().route("anycast", "0.0.0.0/0", "eth0", 254).set("all.arp_filter=1 all.accept_local=1"), offLink, yes, diagnose.CauseLocal},
+		{"an anycast route is no way back: rp_filter", held().route("anycast", "0.0.0.0/0", "eth0", 254).set("all.rp_filter=2"), offLink, no, diagnose.CauseSource},
+		{"the subnet on two NICs, this one's listed first: strict", held().link(second).made("unicast", "192.0.2.0/24", "eth0", 254).made("unicast", "192.0.2.0/24", "eth1", 254).
+			set("all.rp_filter=1"), onLink, yes, diagnose.CauseLocal},
+		{"the subnet on two NICs, the other's listed first: strict", held().link(second).made("unicast", "192.0.2.0/24", "eth1", 254).made("unicast", "192.0.2.0/24", "eth0", 254).
+			set("all.rp_filter=1"), onLink, no, diagnose.CauseSource},
+		{"local and broadcast alike, both listed", held().made("local", "192.0.2.50/32", "kube-ipvs0", 255).made("broadcast", "192.0.2.50/32", "eth0", 255), onLink, yes, diagnose.CauseLocal},
+		{"broadcast and local alike, both listed", held().made("broadcast", "192.0.2.50/32", "eth0", 255).made("local", "192.0.2.50/32", "kube-ipvs0", 255), onLink, no, diagnose.CauseNotLocal},
+		{"a broadcast that an address should have made, and the kernel lists without it", held().change(up).at("kube-ipvs0", "192.0.2.49/30", 0).at("eth0", "192.0.2.33/27", 0).
+			change(func(k *diagnose.Kernel) { k.Addresses[3].Broadcast = vip }).made("local", "192.0.2.50/32", "kube-ipvs0", 255), onLink, yes, diagnose.CauseLocal},
 		{"a blackhole for it", held().change(func(k *diagnose.Kernel) { k.Addresses = k.Addresses[:2] }).route("blackhole", "192.0.2.50/32", "", 254), onLink, no, diagnose.CauseNotLocal},
 
 		{"fact 9: proxy ARP, the route by another link", plain().link(second).route("unicast", "192.0.2.50/32", "eth1", 254).set("all.proxy_arp=1 eth0.forwarding=1"), onLink, yes, diagnose.CauseProxy},

@@ -2,11 +2,7 @@
 
 package diagnose
 
-import (
-	"cmp"
-	"net/netip"
-	"slices"
-)
+import "net/netip"
 
 // Routing tables (include/uapi/linux/rtnetlink.h).
 const (
@@ -15,11 +11,17 @@ const (
 	tableLocal   = 255
 )
 
+// byKernel is the protocol of routes that the kernel made from addresses (RTPROT_KERNEL).
+const byKernel = 2
+
 // Kinds of route that matter for ARP, as `ip route` names them.
 const (
 	unicast   = "unicast"
 	local     = "local"
 	broadcast = "broadcast"
+	anycast   = "anycast"
+	multicast = "multicast"
+	throw     = "throw"
 )
 
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
@@ -30,24 +32,30 @@ type route struct {
 	kind   string
 	link   string
 	table  uint32
+	listed origin
 }
 
-// fib is what a kernel's three own tables hold: what it listed, and what it makes from its
-// addresses by itself (fib_add_ifaddr, net/ipv4/fib_frontend.c).
+// origin is what the ways of one multipath route have in common in a listing; zero where a route
+// is not listed.
+type origin struct {
+	listed   bool
+	protocol uint8
+	source   netip.Addr
+	scope    uint8
+}
+
+// fib is what a kernel's three own tables hold: what it listed, in its order, and then what it
+// makes from its addresses by itself (fib_add_ifaddr, net/ipv4/fib_frontend.c).
 type fib []route
 
 func (k *Kernel) fib() fib {
 	var f fib
-	for _, a := range k.Addresses {
-		if a.Prefix.IsValid() && a.Prefix.Addr().Is4() {
-			f = append(f, k.madeBy(a)...)
-		}
-	}
 	for _, r := range k.Routes {
 		if !r.Prefix.IsValid() || !r.Prefix.Addr().Is4() {
 			continue
 		}
-		e := route{prefix: r.Prefix.Masked(), kind: r.Type, link: k.linkName(r.Link, r.LinkIndex), table: r.Table}
+		e := route{prefix: r.Prefix.Masked(), kind: r.Type, link: k.linkName(r.Link, r.LinkIndex), table: r.Table,
+			listed: origin{listed: true, protocol: r.Protocol, source: r.Source, scope: r.Scope}}
 		if e.kind == "" {
 			e.kind = unicast
 		}
@@ -59,6 +67,11 @@ func (k *Kernel) fib() fib {
 		}
 		if e.table >= tableDefault && e.table <= tableLocal {
 			f = append(f, e) // another table is reached by a policy rule only
+		}
+	}
+	for _, a := range k.Addresses {
+		if a.Prefix.IsValid() && a.Prefix.Addr().Is4() {
+			f = append(f, k.madeBy(a)...)
 		}
 	}
 	return f
@@ -121,44 +134,4 @@ func lastAddr(p netip.Prefix) netip.Addr {
 func isLoopback(l Link) bool {
 	const loopback = 0x8 // IFF_LOOPBACK
 	return l.Type == "loopback" || l.Flags&loopback != 0
-}
-
-// lookup gives the entries that could win for ip, more than one where their order is not listed.
-// Without policy rules local and main are one trie (fib_table_lookup, net/ipv4/fib_trie.c), so
-// the longest prefix of both wins, local before main; what rejects or misses asks default.
-func (f fib) lookup(ip netip.Addr) []route {
-	best := f.longest(ip, tableMain, tableLocal)
-	if len(best) == 0 || best[0].rejects() {
-		best = f.longest(ip, tableDefault, tableDefault)
-	}
-	if len(best) > 0 && best[0].rejects() {
-		return nil
-	}
-	slices.SortFunc(best, func(a, b route) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.link, b.link)) })
-	return best
-}
-
-// rejects: fib_props gives these an error, so the lookup finds nothing.
-func (r route) rejects() bool { return r.kind != unicast && r.kind != local && r.kind != broadcast }
-
-// longest lists the distinct entries (kind, link) of the longest prefix in the highest table of the range.
-func (f fib) longest(ip netip.Addr, low, high uint32) []route {
-	var best []route
-	for _, r := range f {
-		if r.table < low || r.table > high || !r.prefix.Contains(ip) {
-			continue
-		}
-		if len(best) > 0 {
-			if r.prefix.Bits() < best[0].prefix.Bits() || (r.prefix.Bits() == best[0].prefix.Bits() && r.table < best[0].table) {
-				continue
-			}
-			if r.prefix.Bits() > best[0].prefix.Bits() || r.table > best[0].table {
-				best = best[:0]
-			}
-		}
-		if !slices.ContainsFunc(best, func(b route) bool { return b.kind == r.kind && b.link == r.link }) {
-			best = append(best, r)
-		}
-	}
-	return best
 }

@@ -94,7 +94,8 @@ func (j *judgement) wireFindings() {
 	for _, d := range j.disagreements() {
 		j.c.add(SplitView, Refuse, "", d)
 	}
-	if j.report.Verdict == VerdictNone {
+	j.hintFindings()
+	if j.report.Verdict == VerdictNone && len(j.filtered) == 0 { // else somebody answers, and the network eats it
 		j.c.add(NobodyAnswers, Refuse, "", fmt.Sprintf("%s listened, over every round", and(j.listeners(""))))
 	}
 	if j.onlyQuestionAnswered() {

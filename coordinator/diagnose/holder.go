@@ -74,12 +74,15 @@ func (j *judgement) holder(n *Node, a Address) Holder {
 // stale says whether what nothing stands behind is answered for on the segment.
 func (j *judgement) stale(n *Node, h *Holder) {
 	switch {
+	case len(j.seg.Interfaces) == 0:
+		h.Reason = "nothing is behind it; whether the kernel answers: there is no segment to judge it on"
+		return
 	case j.seg.Interfaces[n.Name] != "":
 	case len(j.heardFrom(n.Name)) > 0:
 		h.Reason = "it is heard on the segment, and none of its NICs is known to be there"
 		return
 	default:
-		h.State, h.Reason = HolderLatent, "nothing is behind it; no NIC of this node is on the segment"
+		h.State, h.Reason = HolderLatent, "nothing is behind it; no NIC of this node is on the segment"+n.Kernel.otherwiseThere(j.s.VIP)
 		return
 	}
 	switch a := j.now[n.Name]; a.Would {

@@ -104,8 +104,15 @@ func (j *judgement) kernels() {
 		rest := *n
 		rest.Kernel = n.Kernel.withoutVIP(j.s.VIP)
 		j.after[n.Name] = kernelAnswer(rest, nic, j.s.VIP, Sender{})
+		if l := n.Kernel.link(nic); l != nil && l.unplugged() && len(j.heardFrom(n.Name)) == 0 {
+			dead := answer(AnswerNo, CauseNIC, "%s has no carrier, no request arrives", nic)
+			j.now[n.Name], j.after[n.Name] = dead, dead
+		}
 	}
 }
+
+// unplugged: no carrier. A link that was told without flags was told without its carrier too.
+func (l Link) unplugged() bool { return l.Flags != 0 && !l.Carrier }
 
 // asking is one question to a kernel.
 type asking struct {
@@ -120,9 +127,22 @@ func (j *judgement) kernelOn(n *Node, nic string, s Sender) Answer {
 	a, ok := j.answers[key]
 	if !ok {
 		a = kernelAnswer(*n, nic, j.s.VIP, s)
+		if a.Cause == CauseNIC && j.heardAt(n, nic) {
+			a = answer(AnswerUnknown, CauseUnknown, "%s, and yet it is heard there", a.Reason)
+		}
 		j.answers[key] = a
 	}
 	return a
+}
+
+// heardAt: frames came from this very NIC, whatever they answered.
+func (j *judgement) heardAt(n *Node, nic string) bool {
+	for mac := range j.frames {
+		if id := j.ids[mac]; id.node == n && id.link == nic {
+			return true
+		}
+	}
+	return false
 }
 
 // verdict weighs the wire alone: held addresses and claims are never one.

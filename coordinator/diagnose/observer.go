@@ -25,6 +25,7 @@ type observer struct {
 	senders   map[netip.Addr]int      // of broadcast requests, with their number
 	asked     map[string]bool         // MACs that the announcer question was put to
 	answered  map[string]bool         // MACs that answered it
+	announced map[string]bool         // MACs that spoke for the VIP unasked
 	fastest   map[string]responseTime // by MAC
 	most      map[string]int          // by MAC: most replies to one request
 	heard     bool                    // a frame came in at all
@@ -41,7 +42,7 @@ type responseTime struct {
 
 func newObserver(name string, n *Node) *observer {
 	o := &observer{name: name, node: n, replies: map[string]int{}, pairs: map[string]int{}, senders: map[netip.Addr]int{},
-		asked: map[string]bool{}, answered: map[string]bool{}, fastest: map[string]responseTime{}, most: map[string]int{}}
+		asked: map[string]bool{}, answered: map[string]bool{}, announced: map[string]bool{}, fastest: map[string]responseTime{}, most: map[string]int{}}
 	if n != nil {
 		o.role = n.Role
 	}
@@ -57,6 +58,9 @@ func (o *observer) take(r Round, vip netip.Addr, faces map[string]*frames) {
 	o.heard = o.heard || len(r.Heard) > 0
 	byMAC := map[string]int{}
 	for _, p := range r.Replies {
+		if p.VLAN != 0 {
+			continue // a socket sees frames of VLANs on top of its NIC too; their own links answer for those
+		}
 		o.heard = true
 		if p.SenderIP.Unmap() != vip || p.SenderMAC == "" {
 			continue // keyed by the sender protocol address and nothing else
@@ -72,6 +76,11 @@ func (o *observer) take(r Round, vip netip.Addr, faces map[string]*frames) {
 		f.take(mac, strings.ToLower(p.EthSource))
 		if r.Kind == Broadcast || r.Kind == ZeroSender {
 			f.senders = appendNew(f.senders, r.SenderIP)
+		}
+	}
+	for _, p := range r.Unsolicited {
+		if p.SenderIP.Unmap() == vip && p.SenderMAC != "" && p.VLAN == 0 {
+			o.announced[strings.ToLower(p.SenderMAC)] = true
 		}
 	}
 	whole := r.Sent && r.SendError == "" && r.Dropped == 0 && !r.Truncated

@@ -50,19 +50,29 @@ func (r *request) allFor(f fib) possible {
 	choose(&p, "forwarding"+nic, only(own.Forwarding), func(s *settings, v bool) { s.forwarding = v })
 	choose(&p, "whether a local route was ever added by hand", r.customLocalRoutes(), func(s *settings, v bool) { s.checksLocalRoutes = v })
 	choose(&p, "route_localnet of the links that hold the address", r.localnetElsewhere(), func(s *settings, v bool) { s.localnetElsewhere = v })
-	choose(&p, "the order of its routes to "+r.vip.String(), r.kinds(f.lookup(r.vip)), func(s *settings, v route) { s.vip = v })
-	choose(&p, "the order of its routes to "+r.sip.String(), r.kinds(f.lookup(r.sip)), func(s *settings, v route) { s.sip = v })
+	order := "the order of its routes to "
+	vip, sip := r.kinds(f.lookup(r.vip)), r.kinds(f.lookup(r.sip))
+	vipApart, sipApart := r.kinds(f.lookupApart(r.vip)), r.kinds(f.lookupApart(r.sip))
+	choose(&p, order+r.vip.String(), vip, func(s *settings, v *route) { s.vip = v })
+	choose(&p, order+r.sip.String(), sip, func(s *settings, v *route) { s.sip = v })
+	if alike(vip, vipApart) && alike(sip, sipApart) {
+		return p
+	}
+	choose(&p, "whether it ever had policy rules of its own", []bool{false, true}, func(s *settings, v bool) { s.apart = v })
+	choose(&p, order+r.vip.String(), vipApart, func(s *settings, v *route) { s.vipApart = v })
+	choose(&p, order+r.sip.String(), sipApart, func(s *settings, v *route) { s.sipApart = v })
 	return p
 }
 
 // kinds keeps one of those that mean the same here: of one kind, by this NIC or by another link.
-func (r *request) kinds(routes []route) []route {
+func (r *request) kinds(routes []route) []*route {
 	if len(routes) == 0 {
-		return []route{{}}
+		return []*route{{}}
 	}
-	var out []route
-	for _, e := range routes {
-		if !slices.ContainsFunc(out, func(o route) bool {
+	var out []*route
+	for i := range routes {
+		e := &routes[i]
+		if !slices.ContainsFunc(out, func(o *route) bool {
 			return o.kind == e.kind && (o.link == r.nic.Name) == (e.link == r.nic.Name)
 		}) {
 			out = append(out, e)
@@ -71,10 +81,14 @@ func (r *request) kinds(routes []route) []route {
 	return out
 }
 
+// alike: it is all the same whether the tables are apart, but for those who ask table local alone.
+func alike(together, apart []*route) bool {
+	return slices.EqualFunc(together, apart, func(t, a *route) bool { return *t == *a && (t.table != tableMain || t.kind != local) })
+}
+
 // customLocalRoutes: the kernel looks closer at senders once a local route was added by hand, and
 // goes on when it is gone again (fib_has_custom_local_routes, inet_rtm_newroute).
 func (r *request) customLocalRoutes() []bool {
-	const byKernel = 2 // RTPROT_KERNEL
 	for _, e := range r.kernel.Routes {
 		if e.Type == local && e.Protocol != byKernel && e.Protocol != 0 {
 			return []bool{true}
@@ -117,6 +131,7 @@ func (c Cause) would() Would {
 // decide is arp_process (net/ipv4/arp.c) for a request, with ip_route_input_slow
 // (net/ipv4/route.c) for what it calls.
 func (r *request) decide(s settings) Cause {
+	s = s.effective()
 	switch {
 	case !r.askable(s):
 		return CauseNotLocal
@@ -144,7 +159,7 @@ func (r *request) askable(s settings) bool {
 // zeroSender is the RFC 5227 probe: local and not hidden, without any look at the sender.
 func (r *request) zeroSender(s settings) Cause {
 	switch {
-	case s.vip.kind != local || s.vip.table < tableMain:
+	case s.vip.kind != local || !s.byLocalTable():
 		return CauseNotLocal
 	case r.hidden(s):
 		return CauseArpIgnore
@@ -164,8 +179,7 @@ func (r *request) local(s settings) Cause {
 		return CauseSource
 	case r.hidden(s):
 		return CauseArpIgnore
-	// arp_filter asks whether the reply would leave by this link (ip_route_output from the VIP).
-	case s.arpFilter && (s.sip.kind == "" || s.sip.kind == local || s.sip.link != r.nic.Name):
+	case s.arpFilter && r.filtered(s):
 		return CauseArpFilter
 	}
 	return CauseLocal

@@ -134,6 +134,22 @@ func (k *Kernel) nicIn(ip netip.Addr) string {
 	return best.Name
 }
 
+// otherwiseThere names the links that have the VIP in a subnet of theirs and are no NIC that could be
+// asked: no Ethernet, or a port or link of something else. Empty where there is none.
+func (k *Kernel) otherwiseThere(ip netip.Addr) string {
+	var names []string
+	for _, l := range k.Links {
+		if !k.faces(l) && !isLoopback(l) && !k.onlyCarries(l.Name) && k.ownSubnetWith(l.Name, ip).IsValid() {
+			names = append(names, fmt.Sprintf("%s (%s)", l.Name, orElse(l.Type, "of a type that was not told")))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return "; its address there is on " + and(names) + ", which cannot be asked by ARP over Ethernet or is filled by software"
+}
+
 // ownSubnetWith is the longest subnet of the NIC's own addresses that contains ip.
 func (k *Kernel) ownSubnetWith(nic string, ip netip.Addr) netip.Prefix {
 	var best netip.Prefix

@@ -10,7 +10,24 @@ type settings struct {
 	arpIgnore, rpFilter                              int
 	acceptLocal, routeLocalnet, arpFilter, proxyARP  bool
 	forwarding, checksLocalRoutes, localnetElsewhere bool
-	vip, sip                                         route // the routes that win; kind "" is none
+	apart                                            bool   // local and main are tables of their own, see lookupApart
+	vip, sip                                         *route // that win; kind "" is none
+	vipApart, sipApart                               *route // in their place when apart
+}
+
+// effective has the routes that win in their one place.
+func (s settings) effective() settings {
+	if s.apart {
+		s.vip, s.sip = s.vipApart, s.sipApart
+		s.checksLocalRoutes = true // fib_validate_source: or custom rules
+	}
+	return s
+}
+
+// byLocalTable tells whether the VIP's route is found by those who ask table local alone
+// (inet_addr_type, __ip_dev_find).
+func (s settings) byLocalTable() bool {
+	return s.vip.table == tableLocal || s.vip.table == tableMain && !s.apart
 }
 
 // variable is one thing that is not known, by its name; clear makes settings alike in it.
@@ -95,7 +112,7 @@ func (p possible) relevant(judge func(settings) Cause) []string {
 			a := judge(s).would()
 			v.clear(&s)
 			if before, ok := seen[s]; ok && before != a {
-				names = append(names, v.name)
+				names = appendNew(names, v.name)
 				break
 			}
 			seen[s] = a

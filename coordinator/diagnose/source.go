@@ -2,7 +2,10 @@
 
 package diagnose
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // refusesSource is fib_validate_source (net/ipv4/fib_frontend.c): whether a request from this sender
 // is dropped.
@@ -16,12 +19,21 @@ func (r *request) refusesSource(s settings) bool {
 	switch {
 	case s.sip.kind == "":
 		return s.rpFilter != 0
-	case s.sip.kind == broadcast, s.sip.kind == local && !s.acceptLocal:
+	case s.sip.kind != unicast && (s.sip.kind != local || !s.acceptLocal):
 		return true
 	case s.sip.link == r.nic.Name, s.rpFilter == 0:
 		return false
 	}
 	return s.rpFilter == 1 || r.unnumbered() // else loose: any way back will do
+}
+
+// filtered is arp_filter() (net/ipv4/arp.c): whether a reply would leave by another link, or not at
+// all (ip_route_output from the VIP, which must be an address or local by table local for that).
+func (r *request) filtered(s settings) bool {
+	if !s.byLocalTable() && !slices.ContainsFunc(r.kernel.Addresses, func(a Address) bool { return a.Prefix.Addr() == r.vip }) {
+		return true
+	}
+	return s.sip.kind == "" || s.sip.kind == local || s.sip.link != r.nic.Name
 }
 
 // unnumbered: the NIC has no IPv4 address, where even loose rp_filter wants the way back to be itself.

@@ -184,16 +184,18 @@ type Round struct {
 	Sent                bool
 	SendError           string
 	Replies             []Reply
+	Unsolicited         []Reply  // announcements and overheard replies: a hint, never an answer
 	Heard               []string // MACs of other observers whose broadcasts were heard
 	HearingExpected     bool     // other observers broadcast in this window
 	Dropped             int
 	Truncated           bool
 }
 
-// Reply is one ARP reply frame that came in.
+// Reply is one ARP reply frame that came in, or in Unsolicited an announcement of either form.
 type Reply struct {
 	SenderMAC, EthSource string
 	SenderIP             netip.Addr
+	VLAN                 uint16        // not 0: of another segment than the NIC's own
 	After                time.Duration // since the request left
 }
 

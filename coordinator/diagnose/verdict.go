@@ -169,4 +169,6 @@ const (
 	AgentCannotAct     Code = "AGENT_CANNOT_ACT"
 	UnexplainedAnswer  Code = "UNEXPLAINED_ANSWER"
 	ShadowedClusterIPs Code = "OTHER_STALE_ADDRESSES"
+	NotAnswering       Code = "NOT_ANSWERING"
+	CachesLag          Code = "CACHES_LAG"
 )

@@ -53,9 +53,23 @@ func (p *Plan) check(s diagnose.Snapshot) {
 	}
 	p.add(NothingToRemove, "a stale or latent /32 of the VIP is on an allowed link", len(p.Steps) > 0,
 		fmt.Sprintf("%d nodes in the plan", len(p.Steps)))
+	p.checkTwins()
 	p.add(diagnose.NoAnnouncer, "an announcer answers once the stale addresses are gone", p.Survivor != "",
 		orElse(p.SurvivorReason, "nobody answered the announcer question; start the announcer, or name the survivor with --owner"))
 	p.checkWitness(s)
+}
+
+// checkTwins: a step is known by its node, and it is verified by the node's silence, which two removals on
+// one node could show only after the second.
+func (p *Plan) checkTwins() {
+	first := map[string]string{}
+	for _, s := range p.Steps {
+		if other, twice := first[s.Node]; twice {
+			p.add(diagnose.TwinAddress, "node "+s.Node+" has one address to remove", false,
+				fmt.Sprintf("it is on %s and on %s; take one of them off by hand, then plan again", other, s.Address.Link))
+		}
+		first[s.Node] = s.Address.Link
+	}
 }
 
 // checkOptions holds what the operator named against what is there.

@@ -68,13 +68,15 @@ func (p *Plan) chooseCanary(s diagnose.Snapshot, entries []Entry, carriers []str
 	p.CanaryReason = "not the survivor; " + strings.Join(why, "; ")
 }
 
-// canaryCost is lower for a better canary; each reason outweighs all the lighter ones together.
+// canaryCost is lower for a better canary; each reason outweighs all the lighter ones together. A latent
+// node is silent before and after its step, so as the canary it would show nothing of what a removal does
+// to the wire.
 func canaryCost(s diagnose.Snapshot, r diagnose.Report, e Entry, carriers []string) int {
 	cost := 0
 	for _, c := range []struct {
 		against bool
 		weight  int
-	}{{!canAct(s, e.Node), 8}, {!heard(r, e), 4}, {contains(carriers, e.Node), 2}, {e.ControlPlane, 1}} {
+	}{{!canAct(s, e.Node), 16}, {!heard(r, e), 8}, {contains(carriers, e.Node), 4}, {e.ControlPlane, 2}, {e.State == diagnose.HolderLatent, 1}} {
 		if c.against {
 			cost += c.weight
 		}

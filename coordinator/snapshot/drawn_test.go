@@ -115,10 +115,13 @@ func round(t *rapid.T) diagnose.Round {
 		Kind:   rapid.SampledFrom([]diagnose.ProbeKind{diagnose.Broadcast, diagnose.ZeroSender, diagnose.AnnouncerQuestion, diagnose.Unicast}).Draw(t, "kind"),
 		Number: rapid.IntRange(0, 9).Draw(t, "number"), Sent: rapid.Bool().Draw(t, "sent"), SendError: names.Draw(t, "error"), HearingExpected: rapid.Bool().Draw(t, "expected"),
 		Dropped: rapid.IntRange(0, 9).Draw(t, "dropped"), Truncated: rapid.Bool().Draw(t, "truncated"),
-		Heard: several(t, "heard", func(t *rapid.T) string { return fmt.Sprintf("02:00:00:00:01:%02x", rapid.Byte().Draw(t, "mac")) }),
-		Replies: several(t, "replies", func(t *rapid.T) diagnose.Reply {
-			return diagnose.Reply{SenderMAC: mac(t, "sender mac"), EthSource: mac(t, "source"), SenderIP: addr(t, "sender ip"), After: time.Duration(rapid.Int64Range(0, 2e9).Draw(t, "after"))}
-		})}
+		Heard:   several(t, "heard", func(t *rapid.T) string { return fmt.Sprintf("02:00:00:00:01:%02x", rapid.Byte().Draw(t, "mac")) }),
+		Replies: several(t, "replies", reply), Unsolicited: several(t, "unsolicited", reply)}
+}
+
+func reply(t *rapid.T) diagnose.Reply {
+	return diagnose.Reply{SenderMAC: mac(t, "sender mac"), EthSource: mac(t, "source"), SenderIP: addr(t, "sender ip"),
+		VLAN: rapid.Uint16Range(0, 4094).Draw(t, "vlan"), After: time.Duration(rapid.Int64Range(0, 2e9).Draw(t, "after"))}
 }
 
 func drawn(t *rapid.T) diagnose.Snapshot {

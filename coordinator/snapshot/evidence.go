@@ -29,6 +29,9 @@ func (r *reader) round(p *vipmovev1.Round) diagnose.Round {
 	for i, m := range p.GetReplies() {
 		r.in(fmt.Sprintf("reply %d", i+1), func() { q.Replies = append(q.Replies, r.reply(m)) })
 	}
+	for i, m := range p.GetUnsolicited() {
+		r.in(fmt.Sprintf("unsolicited %d", i+1), func() { q.Unsolicited = append(q.Unsolicited, r.reply(m)) })
+	}
 	for i, m := range p.GetHeard() {
 		q.Heard = append(q.Heard, r.mac(fmt.Sprintf("heard %d", i+1), m))
 	}
@@ -42,17 +45,24 @@ func roundToProto(q diagnose.Round) *vipmovev1.Round {
 		Dropped: uint32(q.Dropped), Truncated: q.Truncated, Heard: q.Heard, HearingExpected: q.HearingExpected,
 	}
 	for _, m := range q.Replies {
-		p.Replies = append(p.Replies, &vipmovev1.Reply{
-			SenderMac: m.SenderMAC, EthSource: m.EthSource, SenderIp: text(m.SenderIP), After: durationToProto(m.After),
-		})
+		p.Replies = append(p.Replies, replyToProto(m))
+	}
+	for _, m := range q.Unsolicited {
+		p.Unsolicited = append(p.Unsolicited, replyToProto(m))
 	}
 	return p
+}
+
+func replyToProto(m diagnose.Reply) *vipmovev1.Reply {
+	return &vipmovev1.Reply{
+		SenderMac: m.SenderMAC, EthSource: m.EthSource, SenderIp: text(m.SenderIP), Vlan: uint32(m.VLAN), After: durationToProto(m.After),
+	}
 }
 
 func (r *reader) reply(p *vipmovev1.Reply) diagnose.Reply {
 	return diagnose.Reply{
 		SenderMAC: r.mac("sender mac", p.GetSenderMac()), EthSource: r.mac("eth source", p.GetEthSource()),
-		SenderIP: r.addr("sender ip", p.GetSenderIp()), After: r.duration("after", p.GetAfter()),
+		SenderIP: r.addr("sender ip", p.GetSenderIp()), VLAN: r.vlan(p.GetVlan()), After: r.duration("after", p.GetAfter()),
 	}
 }
 

@@ -16,8 +16,9 @@ import (
 	vipmovev1 "github.com/vipmove/vipmove/proto/vipmove/v1"
 )
 
-// A snapshot file comes from anywhere: whatever is in it is judged or refused, the same way twice.
-func FuzzSnapshotFile(f *testing.F) {
+// addScenarios seeds with the snapshots of all scenarios.
+func addScenarios(f *testing.F) {
+	f.Helper()
 	files, err := filepath.Glob("../diagnose/testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		f.Fatalf("no scenario: %v", err)
@@ -33,6 +34,11 @@ func FuzzSnapshotFile(f *testing.F) {
 			}
 		}
 	}
+}
+
+// A snapshot file comes from anywhere: whatever is in it is judged or refused, the same way twice.
+func FuzzSnapshotFile(f *testing.F) {
+	addScenarios(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p vipmovev1.Snapshot
 		if protojson.Unmarshal(b, &p) != nil {

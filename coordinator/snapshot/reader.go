@@ -78,6 +78,14 @@ func (r *reader) small(field string, v uint32) uint8 {
 	return uint8(v)
 }
 
+// vlan reads an 802.1Q VLAN ID; 0 is none.
+func (r *reader) vlan(v uint32) uint16 {
+	if v > 4094 {
+		r.bad("vlan", fmt.Errorf("%d is above 4094", v))
+	}
+	return uint16(v)
+}
+
 func (r *reader) duration(field string, d *durationpb.Duration) time.Duration {
 	if d == nil {
 		return 0

@@ -4,7 +4,7 @@
 // A snapshot's JSON form is protojson of vipmove.v1.Snapshot.
 //
 // What a judgement does not read is dropped on the way in: versions, times of reading, lifetimes of
-// rounds, unsolicited frames. Snapshot.Without is the operator's and no part of the message.
+// rounds. Snapshot.Without is the operator's and no part of the message.
 package snapshot
 
 import (
@@ -24,7 +24,7 @@ const SchemaVersion = 1
 // malformed with an error that names where it stands: a value that cannot be read is not skipped.
 func FromProto(p *vipmovev1.Snapshot) (diagnose.Snapshot, error) {
 	if v := p.GetSchemaVersion(); v < 0 || v > SchemaVersion {
-		return diagnose.Snapshot{}, fmt.Errorf("reading snapshot: schema version %d, this version reads up to %d; use a newer vipmove", v, SchemaVersion)
+		return diagnose.Snapshot{}, fmt.Errorf("reading snapshot: %w", newerSchema(v))
 	}
 	r := &reader{}
 	s := r.snapshot(p)

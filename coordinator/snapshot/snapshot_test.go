@@ -123,11 +123,15 @@ func TestMalformedValuesAreNamed(t *testing.T) {
 		`round 1 of n1: reply 1: sender mac: "x" is not a MAC address`:          func(s *vipmovev1.Snapshot) { s.Rounds[0].Replies[0].SenderMac = "x" },
 		`round 1 of n1: reply 1: eth source: "x" is not a MAC address`:          func(s *vipmovev1.Snapshot) { s.Rounds[0].Replies[0].EthSource = "x" },
 		`round 1 of n1: reply 1: sender ip: "x" is not an IP address`:           func(s *vipmovev1.Snapshot) { s.Rounds[0].Replies[0].SenderIp = "x" },
-		`round 1 of n1: heard 1: "x" is not a MAC address`:                      func(s *vipmovev1.Snapshot) { s.Rounds[0].Heard[0] = "x" },
-		`outgoing of n1: vip: "x" is not an IP address`:                         func(s *vipmovev1.Snapshot) { s.Outgoing[0].Vip = "x" },
-		`outgoing of n1: reply 1: target mac: "x" is not a MAC address`:         func(s *vipmovev1.Snapshot) { s.Outgoing[0].Replies[0].TargetMac = "x" },
-		`outgoing of n1: reply 1: target ip: "x" is not an IP address`:          func(s *vipmovev1.Snapshot) { s.Outgoing[0].Replies[0].TargetIp = "x" },
-		`requests of client: neighbour mac: "x" is not a MAC address`:           func(s *vipmovev1.Snapshot) { s.Requests[0].NeighbourMac = "x" },
+		`round 1 of n1: reply 1: vlan: 4095 is above 4094`:                      func(s *vipmovev1.Snapshot) { s.Rounds[0].Replies[0].Vlan = 4095 },
+		`round 1 of n1: unsolicited 1: sender mac: "x" is not a MAC address`: func(s *vipmovev1.Snapshot) {
+			s.Rounds[0].Unsolicited = []*vipmovev1.Reply{{SenderMac: "x"}}
+		},
+		`round 1 of n1: heard 1: "x" is not a MAC address`:              func(s *vipmovev1.Snapshot) { s.Rounds[0].Heard[0] = "x" },
+		`outgoing of n1: vip: "x" is not an IP address`:                 func(s *vipmovev1.Snapshot) { s.Outgoing[0].Vip = "x" },
+		`outgoing of n1: reply 1: target mac: "x" is not a MAC address`: func(s *vipmovev1.Snapshot) { s.Outgoing[0].Replies[0].TargetMac = "x" },
+		`outgoing of n1: reply 1: target ip: "x" is not an IP address`:  func(s *vipmovev1.Snapshot) { s.Outgoing[0].Replies[0].TargetIp = "x" },
+		`requests of client: neighbour mac: "x" is not a MAC address`:   func(s *vipmovev1.Snapshot) { s.Requests[0].NeighbourMac = "x" },
 	} {
 		s := good()
 		spoil(s)

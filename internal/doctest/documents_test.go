@@ -14,7 +14,7 @@ import (
 const root = "../.."
 
 // documents that are held to the code, by their path from root.
-var documents = []string{"README.md", "docs/runbook.md", "deploy/README.md", "CONTRIBUTING.md"}
+var documents = []string{"README.md", "docs/runbook.md", "docs/snapshot.md", "deploy/README.md", "CONTRIBUTING.md"}
 
 // text reads a file of the repository.
 func text(t *testing.T, path string) string {
