@@ -88,7 +88,7 @@ func (n *Node) Command(ctx context.Context, c *vipmovev1.Command, reply func(*vi
 		err := n.watch.setVIPs(o.Watch.GetVips())
 		reply(result(c, err))
 	case *vipmovev1.Command_Prepare, *vipmovev1.Command_Remove, *vipmovev1.Command_Extend,
-		*vipmovev1.Command_Confirm, *vipmovev1.Command_Restore, *vipmovev1.Command_Inquire:
+		*vipmovev1.Command_Confirm, *vipmovev1.Command_Restore, *vipmovev1.Command_Inquire, *vipmovev1.Command_Mute:
 		select {
 		case n.queue <- job{ctx, c, reply}:
 		default:
