@@ -51,6 +51,7 @@ func TestOutputIsAsInTheGoldenFiles(t *testing.T) {
 	noSteps.Steps, noSteps.LeftAlone = nil, nil
 	for name, fn := range map[string]func(*printer){
 		"owners-contested":  func(p *printer) { p.judgement(contested()) },
+		"owners-muted":      func(p *printer) { p.judgement(mutedContested()) },
 		"owners-single":     func(p *printer) { p.judgement(single()) },
 		"owners-unknown":    func(p *printer) { p.judgement(empty) },
 		"owners-foreign":    func(p *printer) { p.judgement(foreign()) },
