@@ -1049,8 +1049,10 @@ type PlanOptions struct {
 	Dwell       *durationpb.Duration   `protobuf:"bytes,9,opt,name=dwell,proto3" json:"dwell,omitempty"`
 	CanarySoak  *durationpb.Duration   `protobuf:"bytes,10,opt,name=canary_soak,json=canarySoak,proto3" json:"canary_soak,omitempty"`
 	// Failed requests that one step may cost.
-	MaxFailed     uint32 `protobuf:"varint,11,opt,name=max_failed,json=maxFailed,proto3" json:"max_failed,omitempty"`
-	NoWitness     bool   `protobuf:"varint,12,opt,name=no_witness,json=noWitness,proto3" json:"no_witness,omitempty"`
+	MaxFailed uint32 `protobuf:"varint,11,opt,name=max_failed,json=maxFailed,proto3" json:"max_failed,omitempty"`
+	NoWitness bool   `protobuf:"varint,12,opt,name=no_witness,json=noWitness,proto3" json:"no_witness,omitempty"`
+	// After the verdict the survivor announces its MAC, so that caches need not lag.
+	Announce      bool `protobuf:"varint,13,opt,name=announce,proto3" json:"announce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1165,6 +1167,13 @@ func (x *PlanOptions) GetMaxFailed() uint32 {
 func (x *PlanOptions) GetNoWitness() bool {
 	if x != nil {
 		return x.NoWitness
+	}
+	return false
+}
+
+func (x *PlanOptions) GetAnnounce() bool {
+	if x != nil {
+		return x.Announce
 	}
 	return false
 }
@@ -2441,7 +2450,7 @@ const file_vipmove_v1_control_proto_rawDesc = "" +
 	"\x13TakeSnapshotRequest\x121\n" +
 	"\x06survey\x18\x01 \x01(\v2\x19.vipmove.v1.SurveyRequestR\x06survey\"H\n" +
 	"\x14TakeSnapshotResponse\x120\n" +
-	"\bsnapshot\x18\x01 \x01(\v2\x14.vipmove.v1.SnapshotR\bsnapshot\"\x9e\x03\n" +
+	"\bsnapshot\x18\x01 \x01(\v2\x14.vipmove.v1.SnapshotR\bsnapshot\"\xba\x03\n" +
 	"\vPlanOptions\x12\x10\n" +
 	"\x03vip\x18\x01 \x01(\tR\x03vip\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x16\n" +
@@ -2458,7 +2467,8 @@ const file_vipmove_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"max_failed\x18\v \x01(\rR\tmaxFailed\x12\x1d\n" +
 	"\n" +
-	"no_witness\x18\f \x01(\bR\tnoWitness\"D\n" +
+	"no_witness\x18\f \x01(\bR\tnoWitness\x12\x1a\n" +
+	"\bannounce\x18\r \x01(\bR\bannounce\"D\n" +
 	"\x0fMakePlanRequest\x121\n" +
 	"\aoptions\x18\x01 \x01(\v2\x17.vipmove.v1.PlanOptionsR\aoptions\"8\n" +
 	"\x10MakePlanResponse\x12$\n" +

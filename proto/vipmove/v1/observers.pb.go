@@ -101,7 +101,7 @@ func (x StepAnswer_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StepAnswer_State.Descriptor instead.
 func (StepAnswer_State) EnumDescriptor() ([]byte, []int) {
-	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{26, 0}
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{28, 0}
 }
 
 type Refusal_Code int32
@@ -228,7 +228,7 @@ func (x Refusal_Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Refusal_Code.Descriptor instead.
 func (Refusal_Code) EnumDescriptor() ([]byte, []int) {
-	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{27, 0}
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{29, 0}
 }
 
 type ObserverMessage struct {
@@ -770,6 +770,7 @@ type Command struct {
 	//	*Command_Inquire
 	//	*Command_Watch
 	//	*Command_Mute
+	//	*Command_Announce
 	Order         isCommand_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -927,6 +928,15 @@ func (x *Command) GetMute() *Mute {
 	return nil
 }
 
+func (x *Command) GetAnnounce() *Announce {
+	if x != nil {
+		if x, ok := x.Order.(*Command_Announce); ok {
+			return x.Announce
+		}
+	}
+	return nil
+}
+
 type isCommand_Order interface {
 	isCommand_Order()
 }
@@ -979,6 +989,10 @@ type Command_Mute struct {
 	Mute *Mute `protobuf:"bytes,13,opt,name=mute,proto3,oneof"`
 }
 
+type Command_Announce struct {
+	Announce *Announce `protobuf:"bytes,14,opt,name=announce,proto3,oneof"`
+}
+
 func (*Command_ReadKernel) isCommand_Order() {}
 
 func (*Command_Probe) isCommand_Order() {}
@@ -1003,6 +1017,8 @@ func (*Command_Watch) isCommand_Order() {}
 
 func (*Command_Mute) isCommand_Order() {}
 
+func (*Command_Announce) isCommand_Order() {}
+
 type CommandResult struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	CommandId string                 `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
@@ -1017,6 +1033,7 @@ type CommandResult struct {
 	//	*CommandResult_SendRequests
 	//	*CommandResult_Step
 	//	*CommandResult_Mute
+	//	*CommandResult_Announce
 	Answer        isCommandResult_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1134,6 +1151,15 @@ func (x *CommandResult) GetMute() *MuteAnswer {
 	return nil
 }
 
+func (x *CommandResult) GetAnnounce() *AnnounceAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*CommandResult_Announce); ok {
+			return x.Announce
+		}
+	}
+	return nil
+}
+
 type isCommandResult_Answer interface {
 	isCommandResult_Answer()
 }
@@ -1162,6 +1188,10 @@ type CommandResult_Mute struct {
 	Mute *MuteAnswer `protobuf:"bytes,9,opt,name=mute,proto3,oneof"`
 }
 
+type CommandResult_Announce struct {
+	Announce *AnnounceAnswer `protobuf:"bytes,10,opt,name=announce,proto3,oneof"`
+}
+
 func (*CommandResult_Kernel) isCommandResult_Answer() {}
 
 func (*CommandResult_Probe) isCommandResult_Answer() {}
@@ -1173,6 +1203,8 @@ func (*CommandResult_SendRequests) isCommandResult_Answer() {}
 func (*CommandResult_Step) isCommandResult_Answer() {}
 
 func (*CommandResult_Mute) isCommandResult_Answer() {}
+
+func (*CommandResult_Announce) isCommandResult_Answer() {}
 
 type ReadKernel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2300,6 +2332,123 @@ func (x *MuteAnswer) GetUntilBoottime() *durationpb.Duration {
 	return nil
 }
 
+// Announce has the survivor of a run tell the segment its own MAC for the VIP: three gratuitous ARPs, each as request
+// and as reply, 1.1 s apart (caches take nothing new for a second, net.ipv4.neigh.*.locktime).
+type Announce struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the prepared run.
+	Fence     *Fence `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"`
+	Vip       string `protobuf:"bytes,2,opt,name=vip,proto3" json:"vip,omitempty"`
+	Interface string `protobuf:"bytes,3,opt,name=interface,proto3" json:"interface,omitempty"`
+	// The MAC that it was heard to answer with; refused where the NIC has another.
+	Mac           string `protobuf:"bytes,4,opt,name=mac,proto3" json:"mac,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Announce) Reset() {
+	*x = Announce{}
+	mi := &file_vipmove_v1_observers_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Announce) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Announce) ProtoMessage() {}
+
+func (x *Announce) ProtoReflect() protoreflect.Message {
+	mi := &file_vipmove_v1_observers_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Announce.ProtoReflect.Descriptor instead.
+func (*Announce) Descriptor() ([]byte, []int) {
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Announce) GetFence() *Fence {
+	if x != nil {
+		return x.Fence
+	}
+	return nil
+}
+
+func (x *Announce) GetVip() string {
+	if x != nil {
+		return x.Vip
+	}
+	return ""
+}
+
+func (x *Announce) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *Announce) GetMac() string {
+	if x != nil {
+		return x.Mac
+	}
+	return ""
+}
+
+type AnnounceAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Frames that left.
+	Sent          uint32 `protobuf:"varint,1,opt,name=sent,proto3" json:"sent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnnounceAnswer) Reset() {
+	*x = AnnounceAnswer{}
+	mi := &file_vipmove_v1_observers_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnnounceAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnnounceAnswer) ProtoMessage() {}
+
+func (x *AnnounceAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_vipmove_v1_observers_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnnounceAnswer.ProtoReflect.Descriptor instead.
+func (*AnnounceAnswer) Descriptor() ([]byte, []int) {
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *AnnounceAnswer) GetSent() uint32 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
 // StepAnswer is what an agent says of a step after an order about it.
 type StepAnswer struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -2317,7 +2466,7 @@ type StepAnswer struct {
 
 func (x *StepAnswer) Reset() {
 	*x = StepAnswer{}
-	mi := &file_vipmove_v1_observers_proto_msgTypes[26]
+	mi := &file_vipmove_v1_observers_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2478,7 @@ func (x *StepAnswer) String() string {
 func (*StepAnswer) ProtoMessage() {}
 
 func (x *StepAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_vipmove_v1_observers_proto_msgTypes[26]
+	mi := &file_vipmove_v1_observers_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2491,7 @@ func (x *StepAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepAnswer.ProtoReflect.Descriptor instead.
 func (*StepAnswer) Descriptor() ([]byte, []int) {
-	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{26}
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StepAnswer) GetState() StepAnswer_State {
@@ -2400,7 +2549,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_vipmove_v1_observers_proto_msgTypes[27]
+	mi := &file_vipmove_v1_observers_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2412,7 +2561,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_vipmove_v1_observers_proto_msgTypes[27]
+	mi := &file_vipmove_v1_observers_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2425,7 +2574,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{27}
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Refusal) GetCode() Refusal_Code {
@@ -2493,7 +2642,7 @@ const file_vipmove_v1_observers_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1a\n" +
 	"\bprotocol\x18\x03 \x01(\x05R\bprotocol\x12!\n" +
 	"\fwatched_vips\x18\x04 \x03(\tR\vwatchedVips\x12\x18\n" +
-	"\aversion\x18\x05 \x01(\tR\aversion\"\xfc\x04\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\"\xb0\x05\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x129\n" +
@@ -2510,8 +2659,9 @@ const file_vipmove_v1_observers_proto_rawDesc = "" +
 	" \x01(\v2\x13.vipmove.v1.RestoreH\x00R\arestore\x12/\n" +
 	"\ainquire\x18\v \x01(\v2\x13.vipmove.v1.InquireH\x00R\ainquire\x12)\n" +
 	"\x05watch\x18\f \x01(\v2\x11.vipmove.v1.WatchH\x00R\x05watch\x12&\n" +
-	"\x04mute\x18\r \x01(\v2\x10.vipmove.v1.MuteH\x00R\x04muteB\a\n" +
-	"\x05order\"\xbb\x03\n" +
+	"\x04mute\x18\r \x01(\v2\x10.vipmove.v1.MuteH\x00R\x04mute\x122\n" +
+	"\bannounce\x18\x0e \x01(\v2\x14.vipmove.v1.AnnounceH\x00R\bannounceB\a\n" +
+	"\x05order\"\xf5\x03\n" +
 	"\rCommandResult\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x14\n" +
@@ -2522,7 +2672,9 @@ const file_vipmove_v1_observers_proto_rawDesc = "" +
 	"\acapture\x18\x06 \x01(\v2\x19.vipmove.v1.CaptureAnswerH\x00R\acapture\x12E\n" +
 	"\rsend_requests\x18\a \x01(\v2\x1e.vipmove.v1.SendRequestsAnswerH\x00R\fsendRequests\x12,\n" +
 	"\x04step\x18\b \x01(\v2\x16.vipmove.v1.StepAnswerH\x00R\x04step\x12,\n" +
-	"\x04mute\x18\t \x01(\v2\x16.vipmove.v1.MuteAnswerH\x00R\x04muteB\b\n" +
+	"\x04mute\x18\t \x01(\v2\x16.vipmove.v1.MuteAnswerH\x00R\x04mute\x128\n" +
+	"\bannounce\x18\n" +
+	" \x01(\v2\x1a.vipmove.v1.AnnounceAnswerH\x00R\bannounceB\b\n" +
 	"\x06answer\" \n" +
 	"\n" +
 	"ReadKernel\x12\x12\n" +
@@ -2608,7 +2760,14 @@ const file_vipmove_v1_observers_proto_rawDesc = "" +
 	"MuteAnswer\x12\x14\n" +
 	"\x05muted\x18\x01 \x01(\bR\x05muted\x12\x12\n" +
 	"\x04held\x18\x02 \x01(\bR\x04held\x12@\n" +
-	"\x0euntil_boottime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\runtilBoottime\"\xa5\x04\n" +
+	"\x0euntil_boottime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\runtilBoottime\"u\n" +
+	"\bAnnounce\x12'\n" +
+	"\x05fence\x18\x01 \x01(\v2\x11.vipmove.v1.FenceR\x05fence\x12\x10\n" +
+	"\x03vip\x18\x02 \x01(\tR\x03vip\x12\x1c\n" +
+	"\tinterface\x18\x03 \x01(\tR\tinterface\x12\x10\n" +
+	"\x03mac\x18\x04 \x01(\tR\x03mac\"$\n" +
+	"\x0eAnnounceAnswer\x12\x12\n" +
+	"\x04sent\x18\x01 \x01(\rR\x04sent\"\xa5\x04\n" +
 	"\n" +
 	"StepAnswer\x122\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1c.vipmove.v1.StepAnswer.StateR\x05state\x12\x16\n" +
@@ -2684,7 +2843,7 @@ func file_vipmove_v1_observers_proto_rawDescGZIP() []byte {
 }
 
 var file_vipmove_v1_observers_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_vipmove_v1_observers_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_vipmove_v1_observers_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_vipmove_v1_observers_proto_goTypes = []any{
 	(StepAnswer_State)(0),       // 0: vipmove.v1.StepAnswer.State
 	(Refusal_Code)(0),           // 1: vipmove.v1.Refusal.Code
@@ -2714,31 +2873,33 @@ var file_vipmove_v1_observers_proto_goTypes = []any{
 	(*Inquire)(nil),             // 25: vipmove.v1.Inquire
 	(*Mute)(nil),                // 26: vipmove.v1.Mute
 	(*MuteAnswer)(nil),          // 27: vipmove.v1.MuteAnswer
-	(*StepAnswer)(nil),          // 28: vipmove.v1.StepAnswer
-	(*Refusal)(nil),             // 29: vipmove.v1.Refusal
-	nil,                         // 30: vipmove.v1.SendRequestsAnswer.FailedByTypeEntry
-	(*Requests)(nil),            // 31: vipmove.v1.Requests
-	(*durationpb.Duration)(nil), // 32: google.protobuf.Duration
-	(ObserverRole)(0),           // 33: vipmove.v1.ObserverRole
-	(*PendingUndo)(nil),         // 34: vipmove.v1.PendingUndo
-	(ProbeKind)(0),              // 35: vipmove.v1.ProbeKind
-	(*Reply)(nil),               // 36: vipmove.v1.Reply
-	(*KernelState)(nil),         // 37: vipmove.v1.KernelState
-	(*Round)(nil),               // 38: vipmove.v1.Round
-	(*Outgoing)(nil),            // 39: vipmove.v1.Outgoing
-	(*Address)(nil),             // 40: vipmove.v1.Address
+	(*Announce)(nil),            // 28: vipmove.v1.Announce
+	(*AnnounceAnswer)(nil),      // 29: vipmove.v1.AnnounceAnswer
+	(*StepAnswer)(nil),          // 30: vipmove.v1.StepAnswer
+	(*Refusal)(nil),             // 31: vipmove.v1.Refusal
+	nil,                         // 32: vipmove.v1.SendRequestsAnswer.FailedByTypeEntry
+	(*Requests)(nil),            // 33: vipmove.v1.Requests
+	(*durationpb.Duration)(nil), // 34: google.protobuf.Duration
+	(ObserverRole)(0),           // 35: vipmove.v1.ObserverRole
+	(*PendingUndo)(nil),         // 36: vipmove.v1.PendingUndo
+	(ProbeKind)(0),              // 37: vipmove.v1.ProbeKind
+	(*Reply)(nil),               // 38: vipmove.v1.Reply
+	(*KernelState)(nil),         // 39: vipmove.v1.KernelState
+	(*Round)(nil),               // 40: vipmove.v1.Round
+	(*Outgoing)(nil),            // 41: vipmove.v1.Outgoing
+	(*Address)(nil),             // 42: vipmove.v1.Address
 }
 var file_vipmove_v1_observers_proto_depIdxs = []int32{
 	3,  // 0: vipmove.v1.ObserverMessage.hello:type_name -> vipmove.v1.Hello
 	9,  // 1: vipmove.v1.ObserverMessage.result:type_name -> vipmove.v1.CommandResult
-	31, // 2: vipmove.v1.ObserverMessage.requests:type_name -> vipmove.v1.Requests
+	33, // 2: vipmove.v1.ObserverMessage.requests:type_name -> vipmove.v1.Requests
 	5,  // 3: vipmove.v1.ObserverMessage.reply_heard:type_name -> vipmove.v1.ReplyHeard
 	4,  // 4: vipmove.v1.ObserverMessage.changed:type_name -> vipmove.v1.Changed
-	32, // 5: vipmove.v1.ObserverMessage.boottime:type_name -> google.protobuf.Duration
-	33, // 6: vipmove.v1.Hello.role:type_name -> vipmove.v1.ObserverRole
-	34, // 7: vipmove.v1.Hello.pending_undo:type_name -> vipmove.v1.PendingUndo
-	35, // 8: vipmove.v1.ReplyHeard.kind:type_name -> vipmove.v1.ProbeKind
-	36, // 9: vipmove.v1.ReplyHeard.reply:type_name -> vipmove.v1.Reply
+	34, // 5: vipmove.v1.ObserverMessage.boottime:type_name -> google.protobuf.Duration
+	35, // 6: vipmove.v1.Hello.role:type_name -> vipmove.v1.ObserverRole
+	36, // 7: vipmove.v1.Hello.pending_undo:type_name -> vipmove.v1.PendingUndo
+	37, // 8: vipmove.v1.ReplyHeard.kind:type_name -> vipmove.v1.ProbeKind
+	38, // 9: vipmove.v1.ReplyHeard.reply:type_name -> vipmove.v1.Reply
 	7,  // 10: vipmove.v1.CoordinatorMessage.welcome:type_name -> vipmove.v1.Welcome
 	8,  // 11: vipmove.v1.CoordinatorMessage.command:type_name -> vipmove.v1.Command
 	10, // 12: vipmove.v1.Command.read_kernel:type_name -> vipmove.v1.ReadKernel
@@ -2753,45 +2914,48 @@ var file_vipmove_v1_observers_proto_depIdxs = []int32{
 	25, // 21: vipmove.v1.Command.inquire:type_name -> vipmove.v1.Inquire
 	11, // 22: vipmove.v1.Command.watch:type_name -> vipmove.v1.Watch
 	26, // 23: vipmove.v1.Command.mute:type_name -> vipmove.v1.Mute
-	29, // 24: vipmove.v1.CommandResult.refusal:type_name -> vipmove.v1.Refusal
-	37, // 25: vipmove.v1.CommandResult.kernel:type_name -> vipmove.v1.KernelState
-	14, // 26: vipmove.v1.CommandResult.probe:type_name -> vipmove.v1.ProbeAnswer
-	16, // 27: vipmove.v1.CommandResult.capture:type_name -> vipmove.v1.CaptureAnswer
-	18, // 28: vipmove.v1.CommandResult.send_requests:type_name -> vipmove.v1.SendRequestsAnswer
-	28, // 29: vipmove.v1.CommandResult.step:type_name -> vipmove.v1.StepAnswer
-	27, // 30: vipmove.v1.CommandResult.mute:type_name -> vipmove.v1.MuteAnswer
-	13, // 31: vipmove.v1.Probe.requests:type_name -> vipmove.v1.ProbeRequest
-	32, // 32: vipmove.v1.Probe.window:type_name -> google.protobuf.Duration
-	35, // 33: vipmove.v1.ProbeRequest.kind:type_name -> vipmove.v1.ProbeKind
-	38, // 34: vipmove.v1.ProbeAnswer.rounds:type_name -> vipmove.v1.Round
-	32, // 35: vipmove.v1.Capture.duration:type_name -> google.protobuf.Duration
-	39, // 36: vipmove.v1.CaptureAnswer.outgoing:type_name -> vipmove.v1.Outgoing
-	32, // 37: vipmove.v1.SendRequests.timeout:type_name -> google.protobuf.Duration
-	30, // 38: vipmove.v1.SendRequestsAnswer.failed_by_type:type_name -> vipmove.v1.SendRequestsAnswer.FailedByTypeEntry
-	32, // 39: vipmove.v1.Fence.deadline_boottime:type_name -> google.protobuf.Duration
-	19, // 40: vipmove.v1.Prepare.fence:type_name -> vipmove.v1.Fence
-	40, // 41: vipmove.v1.Prepare.entry:type_name -> vipmove.v1.Address
-	19, // 42: vipmove.v1.Remove.fence:type_name -> vipmove.v1.Fence
-	32, // 43: vipmove.v1.Remove.ttl:type_name -> google.protobuf.Duration
-	19, // 44: vipmove.v1.Extend.fence:type_name -> vipmove.v1.Fence
-	32, // 45: vipmove.v1.Extend.ttl:type_name -> google.protobuf.Duration
-	19, // 46: vipmove.v1.Confirm.fence:type_name -> vipmove.v1.Fence
-	19, // 47: vipmove.v1.Restore.fence:type_name -> vipmove.v1.Fence
-	19, // 48: vipmove.v1.Inquire.fence:type_name -> vipmove.v1.Fence
-	19, // 49: vipmove.v1.Mute.fence:type_name -> vipmove.v1.Fence
-	32, // 50: vipmove.v1.Mute.duration:type_name -> google.protobuf.Duration
-	32, // 51: vipmove.v1.MuteAnswer.until_boottime:type_name -> google.protobuf.Duration
-	0,  // 52: vipmove.v1.StepAnswer.state:type_name -> vipmove.v1.StepAnswer.State
-	32, // 53: vipmove.v1.StepAnswer.deadline_boottime:type_name -> google.protobuf.Duration
-	32, // 54: vipmove.v1.StepAnswer.removed_boottime:type_name -> google.protobuf.Duration
-	1,  // 55: vipmove.v1.Refusal.code:type_name -> vipmove.v1.Refusal.Code
-	2,  // 56: vipmove.v1.Observers.Session:input_type -> vipmove.v1.ObserverMessage
-	6,  // 57: vipmove.v1.Observers.Session:output_type -> vipmove.v1.CoordinatorMessage
-	57, // [57:58] is the sub-list for method output_type
-	56, // [56:57] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	28, // 24: vipmove.v1.Command.announce:type_name -> vipmove.v1.Announce
+	31, // 25: vipmove.v1.CommandResult.refusal:type_name -> vipmove.v1.Refusal
+	39, // 26: vipmove.v1.CommandResult.kernel:type_name -> vipmove.v1.KernelState
+	14, // 27: vipmove.v1.CommandResult.probe:type_name -> vipmove.v1.ProbeAnswer
+	16, // 28: vipmove.v1.CommandResult.capture:type_name -> vipmove.v1.CaptureAnswer
+	18, // 29: vipmove.v1.CommandResult.send_requests:type_name -> vipmove.v1.SendRequestsAnswer
+	30, // 30: vipmove.v1.CommandResult.step:type_name -> vipmove.v1.StepAnswer
+	27, // 31: vipmove.v1.CommandResult.mute:type_name -> vipmove.v1.MuteAnswer
+	29, // 32: vipmove.v1.CommandResult.announce:type_name -> vipmove.v1.AnnounceAnswer
+	13, // 33: vipmove.v1.Probe.requests:type_name -> vipmove.v1.ProbeRequest
+	34, // 34: vipmove.v1.Probe.window:type_name -> google.protobuf.Duration
+	37, // 35: vipmove.v1.ProbeRequest.kind:type_name -> vipmove.v1.ProbeKind
+	40, // 36: vipmove.v1.ProbeAnswer.rounds:type_name -> vipmove.v1.Round
+	34, // 37: vipmove.v1.Capture.duration:type_name -> google.protobuf.Duration
+	41, // 38: vipmove.v1.CaptureAnswer.outgoing:type_name -> vipmove.v1.Outgoing
+	34, // 39: vipmove.v1.SendRequests.timeout:type_name -> google.protobuf.Duration
+	32, // 40: vipmove.v1.SendRequestsAnswer.failed_by_type:type_name -> vipmove.v1.SendRequestsAnswer.FailedByTypeEntry
+	34, // 41: vipmove.v1.Fence.deadline_boottime:type_name -> google.protobuf.Duration
+	19, // 42: vipmove.v1.Prepare.fence:type_name -> vipmove.v1.Fence
+	42, // 43: vipmove.v1.Prepare.entry:type_name -> vipmove.v1.Address
+	19, // 44: vipmove.v1.Remove.fence:type_name -> vipmove.v1.Fence
+	34, // 45: vipmove.v1.Remove.ttl:type_name -> google.protobuf.Duration
+	19, // 46: vipmove.v1.Extend.fence:type_name -> vipmove.v1.Fence
+	34, // 47: vipmove.v1.Extend.ttl:type_name -> google.protobuf.Duration
+	19, // 48: vipmove.v1.Confirm.fence:type_name -> vipmove.v1.Fence
+	19, // 49: vipmove.v1.Restore.fence:type_name -> vipmove.v1.Fence
+	19, // 50: vipmove.v1.Inquire.fence:type_name -> vipmove.v1.Fence
+	19, // 51: vipmove.v1.Mute.fence:type_name -> vipmove.v1.Fence
+	34, // 52: vipmove.v1.Mute.duration:type_name -> google.protobuf.Duration
+	34, // 53: vipmove.v1.MuteAnswer.until_boottime:type_name -> google.protobuf.Duration
+	19, // 54: vipmove.v1.Announce.fence:type_name -> vipmove.v1.Fence
+	0,  // 55: vipmove.v1.StepAnswer.state:type_name -> vipmove.v1.StepAnswer.State
+	34, // 56: vipmove.v1.StepAnswer.deadline_boottime:type_name -> google.protobuf.Duration
+	34, // 57: vipmove.v1.StepAnswer.removed_boottime:type_name -> google.protobuf.Duration
+	1,  // 58: vipmove.v1.Refusal.code:type_name -> vipmove.v1.Refusal.Code
+	2,  // 59: vipmove.v1.Observers.Session:input_type -> vipmove.v1.ObserverMessage
+	6,  // 60: vipmove.v1.Observers.Session:output_type -> vipmove.v1.CoordinatorMessage
+	60, // [60:61] is the sub-list for method output_type
+	59, // [59:60] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_vipmove_v1_observers_proto_init() }
@@ -2824,6 +2988,7 @@ func file_vipmove_v1_observers_proto_init() {
 		(*Command_Inquire)(nil),
 		(*Command_Watch)(nil),
 		(*Command_Mute)(nil),
+		(*Command_Announce)(nil),
 	}
 	file_vipmove_v1_observers_proto_msgTypes[7].OneofWrappers = []any{
 		(*CommandResult_Kernel)(nil),
@@ -2832,6 +2997,7 @@ func file_vipmove_v1_observers_proto_init() {
 		(*CommandResult_SendRequests)(nil),
 		(*CommandResult_Step)(nil),
 		(*CommandResult_Mute)(nil),
+		(*CommandResult_Announce)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2839,7 +3005,7 @@ func file_vipmove_v1_observers_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vipmove_v1_observers_proto_rawDesc), len(file_vipmove_v1_observers_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
