@@ -66,7 +66,28 @@ func (a *fakeAgent) carryOut(ctx context.Context, c *vipmovev1.Command, say func
 	if m := c.GetMute(); m != nil {
 		return a.mute(m)
 	}
+	if o := c.GetAnnounce(); o != nil {
+		return a.announce(o)
+	}
 	return a.order(c)
+}
+
+// announce moves the witness's neighbour entry, if it heeds such frames.
+func (a *fakeAgent) announce(o *vipmovev1.Announce) *vipmovev1.CommandResult {
+	a.mu.Lock()
+	code := a.fence(o.GetFence(), "announce")
+	if code == vipmovev1.Refusal_NONE && a.prepared[o.GetFence().GetRunId()].GetFence().GetPlanHash() != o.GetFence().GetPlanHash() {
+		code = vipmovev1.Refusal_NOT_PREPARED
+	}
+	a.mu.Unlock()
+	if h := a.world.lan.host(a.name); code == vipmovev1.Refusal_NONE && (o.GetMac() != h.mac || o.GetInterface() != "eth0" || o.GetVip() != testVIP) {
+		return &vipmovev1.CommandResult{Error: "not this NIC: " + o.String()}
+	}
+	if code != vipmovev1.Refusal_NONE {
+		return &vipmovev1.CommandResult{Refusal: &vipmovev1.Refusal{Code: code, Message: "the fake refuses", NextStep: "mend it"}}
+	}
+	a.world.witness.learn(o.GetMac())
+	return &vipmovev1.CommandResult{Answer: &vipmovev1.CommandResult_Announce{Announce: &vipmovev1.AnnounceAnswer{Sent: 6}}}
 }
 
 // mute keeps the kernel's replies back, as the real one's nftables do.
