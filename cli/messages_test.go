@@ -170,6 +170,14 @@ func doneRun() *vipmovev1.Run {
 	return r
 }
 
+// laggingRun is done, and a client still sends to a cleaned node.
+func laggingRun() *vipmovev1.Run {
+	r := doneRun()
+	r.Reason, r.ReasonCode = "exactly one machine answers: n4; caches lag: witness client still sends to node n2 (02:00:00:00:00:02); do not drain a node that still carries before they have followed", "CACHES_LAG"
+	r.NextStep = "before a node is drained, look where clients and routers still send"
+	return r
+}
+
 func rolledBackRun() *vipmovev1.Run {
 	r := runAt(0)
 	r.State, r.Doing, r.EndedAt = "rolled-back", "", at(5*time.Second)
