@@ -39,7 +39,7 @@ BUILD_TOOL = $(GO) build -C tools -trimpath -o ../$(TOOLS)/
 .PHONY: help
 help: ## Show this list
 	@echo 'vipmove: make TARGET [VARIABLE=value]'
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | \
 	  while IFS='|' read -r target text; do printf '  %-16s %s\n' "$$target" "$$text"; done
 
 .PHONY: build
@@ -58,6 +58,8 @@ test: build ## Run all tests, with the race detector where possible (PKGS, TESTF
 	[ "$$race" = 1 ] && flag=-race || flag=; \
 	set -x; $(GO) test $$flag -count=1 -timeout $(TIMEOUT) $(TESTFLAGS) $(PKGS)
 
+include hack/kernel.mk
+
 .PHONY: lint
 lint: $(TOOLS)/staticcheck ## Check formatting, go vet and staticcheck
 	@files=$$(find . \( -name '.?*' -o -name bin -o -name vendor -o -name testdata \) -prune -o \
@@ -73,7 +75,7 @@ fuzz: ## Fuzz every target in the tree, each for FUZZTIME
 	while IFS=: read -r file line decl; do \
 	  target=$${decl#func }; \
 	  echo "fuzz: $$target in $${file%/*} for $(FUZZTIME)"; \
-	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$${file%/*}" </dev/null || exit 1; \
+	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$${file%/*}" </dev/null || exit 1; \
 	done
 
 .PHONY: generate

@@ -51,6 +51,7 @@ func TestOutputIsAsInTheGoldenFiles(t *testing.T) {
 	noSteps.Steps, noSteps.LeftAlone = nil, nil
 	for name, fn := range map[string]func(*printer){
 		"owners-contested":  func(p *printer) { p.judgement(contested()) },
+		"owners-muted":      func(p *printer) { p.judgement(mutedContested()) },
 		"owners-single":     func(p *printer) { p.judgement(single()) },
 		"owners-unknown":    func(p *printer) { p.judgement(empty) },
 		"owners-foreign":    func(p *printer) { p.judgement(foreign()) },
@@ -58,9 +59,10 @@ func TestOutputIsAsInTheGoldenFiles(t *testing.T) {
 		"plan-not-runnable": func(p *printer) { p.plan(refusedPlan(), "unused") },
 		"plan-no-steps":     func(p *printer) { p.plan(noSteps, "unused") },
 		"run-done":          func(p *printer) { p.run(doneRun()) },
+		"run-caches-lag":    func(p *printer) { p.run(laggingRun()) },
 		"run-rolled-back":   func(p *printer) { p.run(rolledBackRun()) },
 		"run-unchanged":     func(p *printer) { p.run(unchanged) },
-		"runs":              func(p *printer) { p.runs([]*vipmovev1.Run{doneRun(), rolledBackRun(), runAt(2)}) },
+		"runs":              func(p *printer) { p.runs([]*vipmovev1.Run{doneRun(), laggingRun(), rolledBackRun(), runAt(2)}) },
 		"runs-none":         func(p *printer) { p.runs(nil) },
 		"nodes":             func(p *printer) { p.nodes(sevenNodes()) },
 		"nodes-none":        func(p *printer) { p.nodes(&vipmovev1.ListNodesResponse{}) },
@@ -158,4 +160,16 @@ func sevenNodes() *vipmovev1.ListNodesResponse {
 	r.Nodes[2].CanAct, r.Nodes[2].CannotActReason = false, "observe only"
 	r.Nodes = append(r.Nodes, &vipmovev1.Node{Name: "client", Role: vipmovev1.ObserverRole_OBSERVER_ROLE_WITNESS, Connected: true, Version: "v0.1.0"}, &vipmovev1.Node{Name: "n9"})
 	return r
+}
+
+func TestARunThatIsDoneWhileCachesLagIsDone(t *testing.T) {
+	if got := runExit(laggingRun()); got != exitDone {
+		t.Errorf("exit code %d, want %d", got, exitDone)
+	}
+	if lines := runChanges(runAt(6), laggingRun()); !strings.Contains(lines[len(lines)-1], "run R7 is done, caches lag") {
+		t.Errorf("plain lines %q", lines)
+	}
+	if lines := liveRun(laggingRun(), t0, style{}, time.UTC); !strings.Contains(lines[0], "done, caches lag") {
+		t.Errorf("live view %q", lines[0])
+	}
 }

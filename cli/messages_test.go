@@ -28,6 +28,21 @@ func staleAddress() *vipmovev1.Address {
 	return &vipmovev1.Address{Link: "kube-ipvs0", LinkIndex: 7, Prefix: testVIP + "/32"}
 }
 
+// mutedContested is contested with `--mute`: one goes on, one could not be tried.
+func mutedContested() *vipmovev1.Judgement {
+	j := contested()
+	for i, r := range j.GetResponders() {
+		r.Muted, r.Reason = "silent", r.GetReason()+"; silent with its kernel mute: nothing but the kernel was heard"
+		switch i {
+		case 1:
+			r.Muted, r.Reason = "unknown", contested().GetResponders()[i].GetReason()+"; what remains with its kernel mute is not known: n2 refused (MUTE_UNSUPPORTED)"
+		case 3:
+			r.Muted, r.Reason = "answers", contested().GetResponders()[i].GetReason()+"; goes on answering with its kernel mute (heard by n1 and n2)"
+		}
+	}
+	return j
+}
+
 // contested is who answers before the run, with one observer that hears nothing.
 func contested() *vipmovev1.Judgement {
 	j := &vipmovev1.Judgement{
@@ -152,6 +167,14 @@ func runAt(confirmed int) *vipmovev1.Run {
 func doneRun() *vipmovev1.Run {
 	r := runAt(7)
 	r.State, r.Doing, r.VerdictAfter, r.EndedAt, r.After = "done", "", "single", at(30*time.Second), single()
+	return r
+}
+
+// laggingRun is done, and a client still sends to a cleaned node.
+func laggingRun() *vipmovev1.Run {
+	r := doneRun()
+	r.Reason, r.ReasonCode = "exactly one machine answers: n4; caches lag: witness client still sends to node n2 (02:00:00:00:00:02); do not drain a node that still carries before they have followed", "CACHES_LAG"
+	r.NextStep = "before a node is drained, look where clients and routers still send"
 	return r
 }
 

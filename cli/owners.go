@@ -25,11 +25,16 @@ func (a *app) ownersCommand() *cobra.Command {
 		Long: `owners asks the wire for the VIP from several machines, collects every answer instead of the first, and says which node each
 comes from, which software sent it, and why. It changes nothing.
 
+With --mute it drops the kernel's own ARP replies for the VIP on one responder after the other (nftables, at most 2 s each, lifted
+as soon as one round is over) and shows who goes on: software that announces and does not answer the announcer question is found
+so. Meanwhile that node does not answer by its kernel; connections go on. It is refused beside a run.
+
 On a terminal answers are shown on stderr as they are heard.
 
 ` + jsonHelp,
 		Example: a.examples(
 			"owners 192.0.2.50", "who answers",
+			"owners 192.0.2.50 --mute", "and who remains when kernels are silent",
 			"owners 192.0.2.50 --rounds 5", "ask again and again, for answers that get lost",
 			"owners 192.0.2.50 -o json | jq -r .verdict", "the verdict alone"),
 		Args: oneArgument("VIP"),
@@ -50,6 +55,7 @@ On a terminal answers are shown on stderr as they are heard.
 	conn.addTo(cmd, defaultTimeout)
 	out.addTo(cmd)
 	survey.addTo(cmd)
+	cmd.Flags().BoolVar(&survey.mute, "mute", false, "mute one responder's kernel after the other for up to 2s, and show who remains; needs agents that may act")
 	return cmd
 }
 
@@ -108,6 +114,7 @@ type surveyOptions struct {
 	nic    string
 	rounds uint32
 	window time.Duration
+	mute   bool // owners alone
 }
 
 // Bounds of a survey; more would be a burden on the LAN (docs/design.md section 4).
@@ -134,7 +141,7 @@ func (o *surveyOptions) message(vipText string) (*vipmovev1.SurveyRequest, error
 	if o.window < 0 || o.window > maxWindow {
 		return nil, usagef("--window %s: want a time up to %s", o.window, maxWindow)
 	}
-	m := &vipmovev1.SurveyRequest{Vip: vip.String(), Interface: o.nic, Rounds: o.rounds}
+	m := &vipmovev1.SurveyRequest{Vip: vip.String(), Interface: o.nic, Rounds: o.rounds, Mute: o.mute}
 	if o.window > 0 {
 		m.Window = durationpb.New(o.window)
 	}

@@ -18,7 +18,7 @@ type planOptions struct {
 	without, overrides     []string
 	maxParallel, maxFailed uint32
 	ttl, dwell, soak       time.Duration
-	noWitness              bool
+	noWitness, announce    bool
 }
 
 func (o *planOptions) addTo(cmd *cobra.Command) {
@@ -33,6 +33,7 @@ func (o *planOptions) addTo(cmd *cobra.Command) {
 	f.DurationVar(&o.dwell, "dwell", 0, "look at the wire and at requests for this long before each confirm")
 	f.DurationVar(&o.soak, "canary-soak", 0, "wait this long after the canary")
 	f.Uint32Var(&o.maxFailed, "max-failed", 0, "failed requests that one step may cost")
+	f.BoolVar(&o.announce, "announce", false, "after the verdict the survivor announces its MAC; connections through other nodes may be reset; recorded")
 	f.BoolVar(&o.noWitness, "no-witness", false, "run although no witness measures requests; recorded")
 }
 
@@ -44,7 +45,7 @@ func (o *planOptions) message(cmd *cobra.Command, vipText string) (*vipmovev1.Pl
 	}
 	m := &vipmovev1.PlanOptions{
 		Vip: vip.String(), Interface: o.nic, Canary: o.canary, Owner: o.owner, Without: o.without, Overrides: o.overrides,
-		MaxParallel: o.maxParallel, MaxFailed: o.maxFailed, NoWitness: o.noWitness,
+		MaxParallel: o.maxParallel, MaxFailed: o.maxFailed, NoWitness: o.noWitness, Announce: o.announce,
 	}
 	f := cmd.Flags()
 	for _, d := range []struct {

@@ -78,7 +78,12 @@ func verdictSentence(j *vipmovev1.Judgement) string {
 }
 
 func (p *printer) responders(j *vipmovev1.Judgement) {
-	t := newTable("NODE", "NIC", "MAC", "ANNOUNCER", "REPLIES", "SEEN-BY", "REASON")
+	muted := slices.ContainsFunc(j.GetResponders(), func(r *vipmovev1.Responder) bool { return r.GetMuted() != "" })
+	header := []string{"NODE", "NIC", "MAC", "ANNOUNCER", "REPLIES", "SEEN-BY"}
+	if muted {
+		header = append(header, "MUTED")
+	}
+	t := newTable(append(header, "REASON")...)
 	for _, r := range j.GetResponders() {
 		node, reason := r.GetNode(), r.GetReason()
 		if node == "" {
@@ -87,7 +92,11 @@ func (p *printer) responders(j *vipmovev1.Judgement) {
 		if r.GetMismatched() {
 			reason = strings.TrimPrefix(reason+"; ARP sender and Ethernet source differ", "; ")
 		}
-		t.row(node, r.GetInterface(), r.GetMac(), r.GetAnnouncer(), strconv.Itoa(int(r.GetRepliesPerRequest())), seenBy(j, r), reason)
+		row := []string{node, r.GetInterface(), r.GetMac(), r.GetAnnouncer(), strconv.Itoa(int(r.GetRepliesPerRequest())), seenBy(j, r)}
+		if muted {
+			row = append(row, r.GetMuted()) // what remains with its kernel mute
+		}
+		t.row(append(row, reason)...)
 	}
 	p.table(t)
 }

@@ -28,7 +28,7 @@ func liveRun(r *vipmovev1.Run, now time.Time, s style, zone *time.Location) []st
 	if r.GetStartedAt() != nil {
 		elapsed = ", " + span(max(0, end.Sub(r.GetStartedAt().AsTime())).Truncate(time.Second))
 	}
-	p.line("%s %s: %s%s", s.paint(sgrBold, r.GetRunId()), r.GetVip(), s.word(r.GetState()), elapsed)
+	p.line("%s %s: %s%s", s.paint(sgrBold, r.GetRunId()), r.GetVip(), runState(r, s), elapsed)
 	p.table(runTable(p, r))
 	p.field("requests", liveRequests(r))
 	p.field("now", r.GetDoing())
@@ -58,7 +58,7 @@ func runChanges(before, r *vipmovev1.Run) []string {
 		lines = append(lines, stepLine(r, s))
 	}
 	if before.GetState() != r.GetState() {
-		state := fmt.Sprintf("run %s is %s", r.GetRunId(), withReason(r.GetState(), withCode(r.GetReason(), r.GetReasonCode())))
+		state := fmt.Sprintf("run %s is %s", r.GetRunId(), withReason(runState(r, style{}), withCode(r.GetReason(), r.GetReasonCode())))
 		if stopped(r) {
 			return append(lines, state)
 		}

@@ -20,6 +20,9 @@ const (
 	runNeedsDecision = "needs-decision"
 )
 
+// codeCachesLag is the reason of a run that is done while caches lag; its exit code is that of done.
+const codeCachesLag = "CACHES_LAG"
+
 // run draws how a run stands or ended.
 func (p *printer) run(r *vipmovev1.Run) {
 	p.runHead(r)
@@ -44,7 +47,7 @@ func (p *printer) run(r *vipmovev1.Run) {
 func (p *printer) runHead(r *vipmovev1.Run) {
 	p.field("run", r.GetRunId())
 	p.field("VIP", r.GetVip())
-	p.field("state", withReason(p.style.word(r.GetState()), withCode(r.GetReason(), r.GetReasonCode())))
+	p.field("state", withReason(runState(r, p.style), withCode(r.GetReason(), r.GetReasonCode())))
 	if r.GetState() == runRolledBack && !r.GetChanged() {
 		p.field("changed", "nothing, at no moment")
 	}
@@ -53,6 +56,15 @@ func (p *printer) runHead(r *vipmovev1.Run) {
 	if r.GetEndedAt() != nil {
 		p.field("took", span(r.GetEndedAt().AsTime().Sub(r.GetStartedAt().AsTime())))
 	}
+}
+
+// runState is the state as it is said: a run that is done while old neighbour entries still lead to other nodes says so.
+func runState(r *vipmovev1.Run, s style) string {
+	word := s.word(r.GetState())
+	if r.GetState() == runDone && r.GetReasonCode() == codeCachesLag {
+		word += ", caches lag"
+	}
+	return word
 }
 
 func by(operator string) string {
@@ -118,7 +130,7 @@ func (p *printer) runs(all []*vipmovev1.Run) {
 		if r.GetRequestsSent() > 0 {
 			requests = fmt.Sprintf("%d failed of %d", r.GetRequestsFailed(), r.GetRequestsSent())
 		}
-		t.row(r.GetRunId(), r.GetVip(), r.GetState(), stepCount(r), p.date(r.GetStartedAt()), took, requests, withCode(r.GetReason(), r.GetReasonCode()))
+		t.row(r.GetRunId(), r.GetVip(), runState(r, p.style), stepCount(r), p.date(r.GetStartedAt()), took, requests, withCode(r.GetReason(), r.GetReasonCode()))
 	}
 	p.table(t)
 }

@@ -8,11 +8,11 @@ KERNEL_TIMEOUT ?= 170s
 
 # What that kernel (Debian's user-mode Linux 6.1, one processor) has not; `make test` runs these on the machine's own.
 # Anything else that skips there fails the run.
-#   no ARP family in nf_tables   TestNftablesChainsThatSeeARPAreListed
+#   no ARP family in nf_tables   TestNftablesChainsThatSeeARPAreListed, TestAMute…, TestMuteKernelLinux: muting is refused there
 #   no tcx (Linux 6.6)           TestXDPAndTCXProgramsOfNICsAreListed
 #   no second processor          TestC09AChurnNeverMakesAPartialListLookComplete: nothing runs beside the listing
 #   optmem_max of a namespace    TestAKernelWithLittleRoomForFiltersStillWatchesAThousandAddresses
-KERNEL_LACKS ?= ^(TestNftablesChainsThatSeeARPAreListed|TestXDPAndTCXProgramsOfNICsAreListed|TestC09AChurnNeverMakesAPartialListLookComplete|TestAKernelWithLittleRoomForFiltersStillWatchesAThousandAddresses)$$
+KERNEL_LACKS ?= ^(TestNftablesChainsThatSeeARPAreListed|TestAMute.*|TestMuteKernelLinux|TestXDPAndTCXProgramsOfNICsAreListed|TestC09AChurnNeverMakesAPartialListLookComplete|TestAKernelWithLittleRoomForFiltersStillWatchesAThousandAddresses)$$
 
 # All that was said where TESTFLAGS has -v, else what is not a pass.
 kernel-show = $(if $(filter -v,$(TESTFLAGS)),cat,grep -v -E '^(=== | *--- PASS|PASS$$)|\[rapid\] OK')

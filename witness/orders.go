@@ -87,7 +87,7 @@ func (w *observer) obey(ctx context.Context, c *vipmovev1.Command) (*vipmovev1.C
 	case *vipmovev1.Command_Watch:
 		return nil, nil // the standing watch of a witness is its requests
 	case *vipmovev1.Command_Prepare, *vipmovev1.Command_Remove, *vipmovev1.Command_Extend,
-		*vipmovev1.Command_Confirm, *vipmovev1.Command_Restore, *vipmovev1.Command_Inquire:
+		*vipmovev1.Command_Confirm, *vipmovev1.Command_Restore, *vipmovev1.Command_Inquire, *vipmovev1.Command_Mute, *vipmovev1.Command_Announce:
 		return &vipmovev1.CommandResult{Refusal: &vipmovev1.Refusal{
 			Code:     vipmovev1.Refusal_OBSERVE_ONLY,
 			Message:  neverActs,

@@ -288,6 +288,8 @@ func TestAWitnessRefusesEveryOrderThatChangesANode(t *testing.T) {
 		{Order: &vipmovev1.Command_Confirm{Confirm: &vipmovev1.Confirm{}}},
 		{Order: &vipmovev1.Command_Restore{Restore: &vipmovev1.Restore{}}},
 		{Order: &vipmovev1.Command_Inquire{Inquire: &vipmovev1.Inquire{}}},
+		{Order: &vipmovev1.Command_Mute{Mute: &vipmovev1.Mute{}}},
+		{Order: &vipmovev1.Command_Announce{Announce: &vipmovev1.Announce{}}},
 	} {
 		if r := c.ask(t, fmt.Sprint(i), command); r.GetRefusal().GetCode() != vipmovev1.Refusal_OBSERVE_ONLY || r.GetAnswer() != nil {
 			t.Errorf("%T: %v, want OBSERVE_ONLY", command.GetOrder(), r)

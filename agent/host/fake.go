@@ -39,6 +39,9 @@ type Fake struct {
 
 	// What was done to it, and who listens.
 	deletes, adds []Tuple
+	mutes         []netip.Addr // every one that was begun
+	muted         netip.Addr   // the one in force until mutedUntil; zero: none
+	mutedUntil    time.Duration
 	listeners     map[*listener]struct{}
 }
 

@@ -27,6 +27,7 @@ type faults struct {
 	broken     map[string]error // part of State that cannot be read
 	denied     bool
 	del, add   []answer
+	mute       error
 	onStep     func(Step, Tuple)
 }
 

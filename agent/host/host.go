@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package host is what this node's kernel says, and the one thing we change:
-// one host address on one link, taken off or put back.
+// one host address on one link, taken off or put back. Beside that, Mute keeps
+// the kernel's own ARP replies for one address back for a moment.
 //
 // It is the agent's only door to netlink. Every answer is either complete or
 // says that it is not: a dump that the kernel marked as interrupted is thrown
@@ -40,6 +41,15 @@ type Kernel interface {
 	// Restore puts t back. The error is nil only for Restored and
 	// AlreadyPresent.
 	Restore(ctx context.Context, t Tuple) (Outcome, error)
+
+	// Mute drops this kernel's own ARP replies for ip, at most for d (up to
+	// MaxMute), which the kernel itself keeps; lift ends it. One at a time.
+	// Programs that answer without the kernel go on. ErrMuteUnsupported where
+	// nftables has no ARP family.
+	Mute(ip netip.Addr, d time.Duration) (lift func() error, err error)
+
+	// ClearMute ends a mute that an earlier process may have left.
+	ClearMute() error
 
 	// BootTime is CLOCK_BOOTTIME: it goes on while the machine sleeps and no
 	// one can set it.

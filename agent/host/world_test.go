@@ -179,6 +179,16 @@ func (w *linuxWorld) Restore(ctx context.Context, t Tuple) (out Outcome, err err
 	return out, err
 }
 
+func (w *linuxWorld) Mute(ip netip.Addr, d time.Duration) (lift func() error, err error) {
+	w.do(func() error { lift, err = w.linux.Mute(ip, d); return nil })
+	return lift, err
+}
+
+func (w *linuxWorld) ClearMute() (err error) {
+	w.do(func() error { err = w.linux.ClearMute(); return nil })
+	return err
+}
+
 func (w *linuxWorld) BootTime() time.Duration { return w.linux.BootTime() }
 func (w *linuxWorld) BootID() (string, error) { return w.linux.BootID() }
 

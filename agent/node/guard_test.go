@@ -197,6 +197,9 @@ var refusals = []refusalRow{
 		given: func(s *story) { s.store.files[termFile] = []byte("{"); s.start() }},
 	{code: vipmovev1.Refusal_STATE_NOT_DURABLE, name: "a full disk (I9)", says: "no space left",
 		given: func(s *story) { s.store.onWrite = func(string, bool) fault { return notDone } }},
+	{code: vipmovev1.Refusal_MUTE_UNSUPPORTED, name: "a kernel without nftables for ARP", says: "no nftables",
+		given: func(s *story) { s.kernel.FailMute(host.ErrMuteUnsupported) },
+		order: func(s *story) *vipmovev1.CommandResult { return s.mute(time.Second) }},
 }
 
 func (s *story) ipvs(i host.IPVS) { s.kernel.Set(func(w *host.FakeWorld) { w.IPVS = i }) }

@@ -88,7 +88,8 @@ func (n *Node) Command(ctx context.Context, c *vipmovev1.Command, reply func(*vi
 		err := n.watch.setVIPs(o.Watch.GetVips())
 		reply(result(c, err))
 	case *vipmovev1.Command_Prepare, *vipmovev1.Command_Remove, *vipmovev1.Command_Extend,
-		*vipmovev1.Command_Confirm, *vipmovev1.Command_Restore, *vipmovev1.Command_Inquire:
+		*vipmovev1.Command_Confirm, *vipmovev1.Command_Restore, *vipmovev1.Command_Inquire,
+		*vipmovev1.Command_Mute, *vipmovev1.Command_Announce:
 		select {
 		case n.queue <- job{ctx, c, reply}:
 		default:
@@ -145,7 +146,11 @@ func (n *Node) work(ctx context.Context) error {
 				n.cfg.Log.Warn("dropped an order whose session is over", "command", j.command.GetCommandId())
 				continue
 			}
-			j.reply(n.steps.Order(ctx, j.command))
+			if j.command.GetAnnounce() != nil {
+				j.reply(n.announce(ctx, j.command))
+			} else {
+				j.reply(n.steps.Order(ctx, j.command))
+			}
 			n.tellStanding()
 		case <-n.standing:
 			n.tellStanding()

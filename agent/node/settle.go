@@ -20,6 +20,9 @@ func (s *Steps) Recover(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.signal()
+	if err := s.cfg.Kernel.ClearMute(); err != nil {
+		s.cfg.Log.Warn("cannot look for a mute that an earlier process may have left; the kernel ends it by itself", "error", err)
+	}
 	for _, step := range s.ledger.steps {
 		switch {
 		case !step.open():
@@ -119,6 +122,7 @@ func (s *Steps) Tick(ctx context.Context) {
 	defer s.mu.Unlock()
 	s.settleDue(ctx)
 	s.saveUnsaved()
+	s.unmuteDue()
 }
 
 // Next is the CLOCK_BOOTTIME of the next thing to do; false: nothing.
@@ -140,6 +144,9 @@ func (s *Steps) Next() (time.Duration, bool) {
 	if len(s.unsaved) > 0 {
 		consider(s.saveAt)
 	}
+	if s.muted != nil {
+		consider(s.muted.until)
+	}
 	return next, found
 }
 
@@ -147,10 +154,13 @@ func (s *Steps) Next() (time.Duration, bool) {
 func (s *Steps) Wake() <-chan struct{} { return s.wake }
 
 // Shutdown puts back what is not confirmed, since nobody would be there to do
-// it at its deadline. It reports whether everything is back.
+// it at its deadline, and lifts a mute. It reports whether everything is back.
 func (s *Steps) Shutdown(ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.muted != nil {
+		_, _ = s.unmute(s.muted.vip)
+	}
 	for _, step := range s.ledger.steps {
 		if step.open() {
 			s.putBack(ctx, step, reasonShutdown)

@@ -66,6 +66,7 @@ type Steps struct {
 	saveAt  time.Duration            // when to try again to save those
 	blocked map[string]string        // open command ids that cannot be put back, and why
 	retryAt map[string]time.Duration // when to try those again
+	muted   *muting                  // nil: the kernel answers as it likes
 }
 
 // setDefaults has nobody told and nothing denied where nothing is set.
@@ -110,7 +111,8 @@ func NewSteps(cfg StepsConfig) (*Steps, error) {
 }
 
 // Order carries out one order that is about a step: Prepare, Remove, Extend,
-// Confirm, Restore or Inquire. id is the command's own. It returns when the
+// Confirm, Restore or Inquire; or a Mute, which ends before any of those
+// begins. id is the command's own. It returns when the
 // outcome is on disk, or says that it is not (I9).
 func (s *Steps) Order(ctx context.Context, c *vipmovev1.Command) *vipmovev1.CommandResult {
 	s.mu.Lock()
@@ -118,11 +120,13 @@ func (s *Steps) Order(ctx context.Context, c *vipmovev1.Command) *vipmovev1.Comm
 	defer s.signal()
 	s.settleDue(ctx) // expiry beats whatever is queued
 	s.saveUnsaved()
-	answer, refusal, err := s.order(ctx, c)
 	result := &vipmovev1.CommandResult{CommandId: c.GetCommandId()}
+	answer, refusal, err := s.answer(ctx, c, result)
 	switch {
 	case err != nil:
 		result.Error = err.Error()
+		return result
+	case refusal == nil && answer == nil:
 		return result
 	case refusal != nil:
 		s.cfg.OnRefusal(refusal.GetCode())
@@ -133,6 +137,21 @@ func (s *Steps) Order(ctx context.Context, c *vipmovev1.Command) *vipmovev1.Comm
 	}
 	result.Answer = &vipmovev1.CommandResult_Step{Step: answer}
 	return result
+}
+
+// answer puts the answer to a mute into result, and returns that about a step.
+func (s *Steps) answer(ctx context.Context, c *vipmovev1.Command, result *vipmovev1.CommandResult) (*vipmovev1.StepAnswer, *vipmovev1.Refusal, error) {
+	if c.GetMute() == nil {
+		if s.muted != nil { // a step judges and changes the kernel as it is (I1)
+			_, _ = s.unmute(s.muted.vip)
+		}
+		return s.order(ctx, c)
+	}
+	mute, refusal, err := s.mute(c.GetMute())
+	if mute != nil {
+		result.Answer = &vipmovev1.CommandResult_Mute{Mute: mute}
+	}
+	return nil, refusal, err
 }
 
 func (s *Steps) order(ctx context.Context, c *vipmovev1.Command) (*vipmovev1.StepAnswer, *vipmovev1.Refusal, error) {

@@ -103,7 +103,7 @@ func marked(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	out, message := map[string]bool{}, ""
-	title, row := regexp.MustCompile("^### (\\S+)"), regexp.MustCompile("^\\| `(\\w+)` .*⚠")
+	title, row := regexp.MustCompile(`^### (\S+)`), regexp.MustCompile("^\\| `(\\w+)` .*⚠")
 	for line := range strings.Lines(string(b)) {
 		if m := title.FindStringSubmatch(line); m != nil {
 			message = m[1]

@@ -30,6 +30,7 @@ type observer struct {
 	most      map[string]int          // by MAC: most replies to one request
 	heard     bool                    // a frame came in at all
 	tested    bool                    // others broadcast while it listened
+	remained  map[string]remained     // by MAC that was asked with its kernel mute
 	lost      bool                    // frames were dropped or cut off in some round
 	sent      int
 	errors    []string
@@ -42,7 +43,8 @@ type responseTime struct {
 
 func newObserver(name string, n *Node) *observer {
 	o := &observer{name: name, node: n, replies: map[string]int{}, pairs: map[string]int{}, senders: map[netip.Addr]int{},
-		asked: map[string]bool{}, answered: map[string]bool{}, announced: map[string]bool{}, fastest: map[string]responseTime{}, most: map[string]int{}}
+		asked: map[string]bool{}, answered: map[string]bool{}, announced: map[string]bool{}, fastest: map[string]responseTime{},
+		most: map[string]int{}, remained: map[string]remained{}}
 	if n != nil {
 		o.role = n.Role
 	}
@@ -51,6 +53,10 @@ func newObserver(name string, n *Node) *observer {
 
 // take counts one round of this observer.
 func (o *observer) take(r Round, vip netip.Addr, faces map[string]*frames) {
+	if r.Muted { // an experiment: no part of who answers as things are
+		o.takeMuted(r, vip)
+		return
+	}
 	if r.SendError != "" {
 		o.errors = append(o.errors, r.SendError)
 	}

@@ -9,16 +9,18 @@ import (
 )
 
 // owner names the one node whose announcer answers, where that is proven and a second one is
-// excluded: by the announcer question, else by two replies to one request.
+// excluded: by the announcer question, by who remains when kernels are mute, else by two replies to one request.
 func (j *judgement) owner() {
-	proven, thought := j.nodesThat(func(r Responder) bool { return r.AnswersQuestion }),
+	proven, thought := j.nodesThat(Responder.proven),
 		j.nodesThat(func(r Responder) bool {
-			return r.AnswersQuestion || r.Announcer == AnnouncerUserSpace || r.Announcer == AnnouncerBoth
+			return r.proven() || r.Announcer == AnnouncerUserSpace || r.Announcer == AnnouncerBoth
 		})
 	switch {
 	case len(thought) > 1:
 		j.report.OwnerReason = fmt.Sprintf("several announcers answer: on %s", and(thought))
 		j.twoAnnouncers(thought)
+	case len(proven) == 1 && !j.answersQuestion(proven[0]):
+		j.ownerByMute(proven[0])
 	case len(proven) == 1:
 		if open := j.notExcluded(proven[0]); len(open) > 0 {
 			j.report.OwnerReason = fmt.Sprintf("%s answers the announcer question, but a second announcer is not excluded: %s", proven[0], strings.Join(open, "; "))

@@ -52,6 +52,7 @@ func (j *judgement) responder(mac string) Responder {
 	}
 	r.Fastest = fastest.after
 	r.QuestionAsked = j.asked(mac, r.Node)
+	r.Muted, r.MutedReason = j.remains(mac)
 	return r
 }
 
@@ -82,6 +83,9 @@ func (j *judgement) announcers() {
 	for i := range j.report.Responders {
 		r := &j.report.Responders[i]
 		r.Announcer, r.Reason = j.announcer(*r)
+		if r.Muted != "" && !(r.Muted == RemainsAnswering && !r.AnswersQuestion) { // there it is the reason already
+			r.Reason += "; " + r.MutedReason
+		}
 	}
 }
 
@@ -99,6 +103,8 @@ func (j *judgement) announcer(r Responder) (Announcer, string) {
 	switch {
 	case r.AnswersQuestion:
 		return j.provenAnnouncer(r, kernel)
+	case r.Muted == RemainsAnswering:
+		return j.provenByMute(r, kernel)
 	case kernel.Would == AnswerNo:
 		return AnnouncerUserSpace, "user space or eBPF: answers although the kernel would not (" + kernel.Reason + "); " + j.questionSays(r)
 	case kernel.Would == AnswerUnknown:

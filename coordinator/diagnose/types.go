@@ -189,6 +189,7 @@ type Round struct {
 	HearingExpected     bool     // other observers broadcast in this window
 	Dropped             int
 	Truncated           bool
+	Muted               bool // the kernel of the MAC asked was mute for the VIP all the while
 }
 
 // Reply is one ARP reply frame that came in, or in Unsolicited an announcement of either form.

@@ -76,6 +76,8 @@ type Responder struct {
 	QuestionAsked     bool // by at least two observers, or all there are, that could probe
 	Mismatched        bool
 	Fastest           time.Duration
+	Muted             Remains // with its kernel mute; empty: that was not tried
+	MutedReason       string
 }
 
 // Holder is a node whose kernel has the VIP as a local address or local route.

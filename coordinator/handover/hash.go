@@ -41,6 +41,9 @@ func (p Plan) hashedLines() []string {
 	if o.NoWitness {
 		lines = append(lines, "no-witness")
 	}
+	if o.Announce {
+		lines = append(lines, "announce")
+	}
 	sort.Strings(lines)
 	return lines
 }

@@ -50,6 +50,8 @@ func (r *Run) apply(e Event) ([]Effect, error) {
 		return r.observed(e)
 	case FinalLooked:
 		return r.final(e)
+	case Announced:
+		return r.announced(e)
 	}
 	s := r.find(e.Node)
 	if s == nil {
@@ -234,7 +236,30 @@ func (r *Run) final(e Event) ([]Effect, error) {
 		r.State, r.Code, r.Reason = NeedsDecision, e.Code, e.Detail
 		return nil, nil
 	}
-	r.State, r.Reason = Done, e.Detail
+	if r.Announces() {
+		r.Reason = e.Detail // the run is as good as done; what caches do comes after the announcement
+		return []Effect{{Kind: DoAnnounce, Node: r.Plan.Survivor}}, nil
+	}
+	r.State, r.Code, r.Reason = Done, e.Code, e.Detail
+	return nil, nil
+}
+
+// Announces reports whether the run ends with the survivor's announcement. An agent announces only the address that
+// was prepared for it, so a survivor without a step of its own cannot.
+func (r Run) Announces() bool {
+	_, planned := r.Step(r.Plan.Survivor)
+	return r.Plan.Options.Announce && planned
+}
+
+// announced ends the run: an announcement that failed undoes nothing, it is said.
+func (r *Run) announced(e Event) ([]Effect, error) {
+	if r.State != Running {
+		return nil, nil
+	}
+	if r.Verdict == "" || !r.Announces() {
+		return nil, fmt.Errorf("an announcement before the verdict")
+	}
+	r.State, r.Code, r.Reason = Done, e.Code, r.Reason+"; "+e.Detail
 	return nil, nil
 }
 

@@ -228,7 +228,7 @@ func knownEnd(t failer, w *world) {
 // Any mix of lost orders, lost answers, failed looks, expiries and crashes: the invariants hold in the world.
 func TestInvariantsHoldUnderAnyFaults(t *testing.T) { // I2 I3 I4 I8 I10
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(testPlan(rapid.IntRange(1, 5).Draw(t, "nodes"), Options{MaxParallel: rapid.IntRange(1, 3).Draw(t, "parallel")}))
+		w := newWorld(testPlan(rapid.IntRange(1, 5).Draw(t, "nodes"), Options{MaxParallel: rapid.IntRange(1, 3).Draw(t, "parallel"), Announce: rapid.Bool().Draw(t, "announce")}))
 		faults := rapid.SliceOfN(rapid.SampledFrom([]string{"", "", "", "", "lost-before", "lost-after", "fail", "expire", "crash", "crash-after", "abort", "rollback", "unreachable"}), 0, 60).Draw(t, "faults")
 		w.fault = func(f Effect) string {
 			if len(faults) == 0 {
@@ -245,7 +245,7 @@ func TestInvariantsHoldUnderAnyFaults(t *testing.T) { // I2 I3 I4 I8 I10
 				return ""
 			case f.Node == "" && next != "crash" && next != "fail", next == "unreachable" && f.Kind != DoRestore && f.Kind != DoInquire:
 				return ""
-			case (next == "lost-before" || next == "lost-after") && (f.Kind == DoBaseline || f.Kind == DoVerify || f.Kind == DoDwell):
+			case (next == "lost-before" || next == "lost-after") && (f.Kind == DoBaseline || f.Kind == DoVerify || f.Kind == DoDwell || f.Kind == DoAnnounce):
 				return ""
 			case next == "expire" && f.Kind == DoRestore && f.Rollback:
 				return ""

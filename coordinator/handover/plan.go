@@ -27,6 +27,7 @@ type Options struct {
 	CanarySoak  time.Duration   `json:"canarySoak"`
 	MaxFailed   uint64          `json:"maxFailed"` // failed requests that one step may cost
 	NoWitness   bool            `json:"noWitness,omitempty"`
+	Announce    bool            `json:"announce,omitempty"` // after the verdict the survivor announces its MAC
 }
 
 // Defaults of docs/design.md section 6.

@@ -116,6 +116,7 @@ const (
 	RolledBackByOrder diagnose.Code = "ROLLED_BACK"
 	InvariantBroken   diagnose.Code = "INVARIANT_BROKEN"
 	NotStarted        diagnose.Code = "NOT_STARTED"
+	CachesLag         diagnose.Code = "CACHES_LAG" // of a run that is done
 )
 
 // personNeeded are the reasons that a second try by itself would not mend.
@@ -138,6 +139,7 @@ const (
 	VerifiedEv  EventKind = "verified"     // a node was looked at after its step
 	Dwelled     EventKind = "dwelled"      // it stayed right for its dwell
 	FinalLooked EventKind = "final-looked" // the verdict after the last step
+	Announced   EventKind = "announced"    // the survivor announced, or could not
 	AbortAsked  EventKind = "abort-asked"
 	RollbackAsk EventKind = "rollback-asked"
 	Resumed     EventKind = "resumed" // a coordinator took the run over, with a higher term
@@ -195,6 +197,7 @@ const (
 	DoRestore  EffectKind = "restore"
 	DoInquire  EffectKind = "inquire"
 	DoFinal    EffectKind = "final"
+	DoAnnounce EffectKind = "announce" // by the survivor, after the final verdict
 )
 
 // Effect is one thing for the driver to do.

@@ -161,6 +161,8 @@ func (w *world) carryOut(f Effect) {
 		w.event(Event{Kind: Dwelled, Node: f.Node, CommandID: f.CommandID, OK: ok, Code: code, Detail: "dwell"})
 	case DoFinal:
 		w.event(Event{Kind: FinalLooked, OK: ok, Code: code, Verdict: "single"})
+	case DoAnnounce:
+		w.event(Event{Kind: Announced, Node: f.Node, OK: ok, Detail: "announced"})
 	default:
 		e := w.atAgent(f)
 		if fault == "refuse" && f.Kind != DoRestore {

@@ -120,7 +120,10 @@ func (c *control) query(req *vipmovev1.SurveyRequest) (query, error) {
 	case window < 0 || window > longestWindow:
 		return query{}, status.Errorf(codes.InvalidArgument, "a window of %s: give a time up to %s", window, longestWindow)
 	}
-	return query{VIP: vip, Interface: req.GetInterface(), Rounds: int(req.GetRounds()), Window: window}, c.anyAgent()
+	if id := c.driver.active(); req.GetMute() && id != "" {
+		return query{}, status.Errorf(codes.FailedPrecondition, "run %s is under way, and nothing is muted beside a run; look without --mute, or wait for its end", id)
+	}
+	return query{VIP: vip, Interface: req.GetInterface(), Rounds: int(req.GetRounds()), Window: window, Mute: req.GetMute()}, c.anyAgent()
 }
 
 func (c *control) anyAgent() error {

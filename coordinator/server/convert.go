@@ -58,7 +58,7 @@ func optionsFrom(o *vipmovev1.PlanOptions) (handover.Options, error) {
 	out := handover.Options{
 		VIP: vip, Interface: o.GetInterface(), Canary: o.GetCanary(), Owner: o.GetOwner(), Without: o.GetWithout(),
 		MaxParallel: int(o.GetMaxParallel()), TTL: o.GetTtl().AsDuration(), Dwell: o.GetDwell().AsDuration(),
-		CanarySoak: o.GetCanarySoak().AsDuration(), MaxFailed: uint64(o.GetMaxFailed()), NoWitness: o.GetNoWitness(),
+		CanarySoak: o.GetCanarySoak().AsDuration(), MaxFailed: uint64(o.GetMaxFailed()), NoWitness: o.GetNoWitness(), Announce: o.GetAnnounce(),
 	}
 	for _, c := range o.GetOverrides() {
 		out.Overrides = append(out.Overrides, diagnose.Code(c))
@@ -77,7 +77,7 @@ func optionsTo(o handover.Options) *vipmovev1.PlanOptions {
 	out := &vipmovev1.PlanOptions{
 		Vip: o.VIP.String(), Interface: o.Interface, Canary: o.Canary, Owner: o.Owner, Without: o.Without,
 		MaxParallel: uint32(o.MaxParallel), Ttl: durationpb.New(o.TTL), Dwell: durationpb.New(o.Dwell),
-		CanarySoak: durationpb.New(o.CanarySoak), MaxFailed: uint32(o.MaxFailed), NoWitness: o.NoWitness,
+		CanarySoak: durationpb.New(o.CanarySoak), MaxFailed: uint32(o.MaxFailed), NoWitness: o.NoWitness, Announce: o.Announce,
 	}
 	for _, c := range o.Overrides {
 		out.Overrides = append(out.Overrides, string(c))
@@ -144,6 +144,10 @@ func nextStep(r handover.Run) string {
 		return fmt.Sprintf("make a new plan: vipmove plan %s (this run can be aborted: vipmove abort %s)", vip, r.ID)
 	case handover.NeedsDecision:
 		return fmt.Sprintf("look who answers now: vipmove owners %s; put confirmed nodes back with: vipmove rollback %s; docs/findings.md explains %s", vip, r.ID, r.Code)
+	case handover.Done:
+		if r.Code == handover.CachesLag {
+			return fmt.Sprintf("before a node is drained, look where clients and routers still send; the neighbour entry of a host goes with: ip neigh flush to %s. docs/findings.md explains %s", vip, r.Code)
+		}
 	case handover.RolledBack:
 		return fmt.Sprintf("mend the cause (docs/findings.md explains %s), then make a new plan: vipmove plan %s", r.Code, vip)
 	}

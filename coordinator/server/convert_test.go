@@ -88,7 +88,7 @@ func TestOptionsOutOfBoundsAreRefused(t *testing.T) {
 
 func TestOptionsComeBackAsTheyWereGiven(t *testing.T) {
 	in := &vipmovev1.PlanOptions{Vip: testVIP, Interface: "eth0", Canary: "n2", Owner: "n7", Without: []string{"n9"}, Overrides: []string{"MANAGER_RUNNING"},
-		MaxParallel: 2, Ttl: durationpb.New(time.Minute), Dwell: durationpb.New(3 * time.Second), CanarySoak: durationpb.New(9 * time.Second), MaxFailed: 4, NoWitness: true}
+		MaxParallel: 2, Ttl: durationpb.New(time.Minute), Dwell: durationpb.New(3 * time.Second), CanarySoak: durationpb.New(9 * time.Second), MaxFailed: 4, NoWitness: true, Announce: true}
 	o, err := optionsFrom(in)
 	if err != nil {
 		t.Fatal(err)

@@ -70,6 +70,9 @@ func (d *driver) effect(ctx context.Context, p *progress, run handover.Run, f ha
 	case handover.DoFinal:
 		d.setDoing(p, "looking at the wire for the final verdict")
 		return d.final(ctx, p, run)
+	case handover.DoAnnounce:
+		d.setDoing(p, f.Node+" announces its MAC, three times")
+		return d.announce(ctx, p, run, f)
 	}
 	return handover.Event{Kind: handover.Broken, Detail: "no such effect: " + string(f.Kind)}
 }

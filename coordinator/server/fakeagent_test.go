@@ -63,7 +63,53 @@ func (a *fakeAgent) carryOut(ctx context.Context, c *vipmovev1.Command, say func
 		return &vipmovev1.CommandResult{Answer: &vipmovev1.CommandResult_Capture{Capture: &vipmovev1.CaptureAnswer{
 			Outgoing: &vipmovev1.Outgoing{Node: a.name, Interface: o.Capture.GetInterface(), Vip: o.Capture.GetVip(), Captured: true, Error: "the fake sees none"}}}}
 	}
+	if m := c.GetMute(); m != nil {
+		return a.mute(m)
+	}
+	if o := c.GetAnnounce(); o != nil {
+		return a.announce(o)
+	}
 	return a.order(c)
+}
+
+// announce moves the witness's neighbour entry, if it heeds such frames.
+func (a *fakeAgent) announce(o *vipmovev1.Announce) *vipmovev1.CommandResult {
+	a.mu.Lock()
+	code := a.fence(o.GetFence(), "announce")
+	if code == vipmovev1.Refusal_NONE && a.prepared[o.GetFence().GetRunId()].GetFence().GetPlanHash() != o.GetFence().GetPlanHash() {
+		code = vipmovev1.Refusal_NOT_PREPARED
+	}
+	a.mu.Unlock()
+	if h := a.world.lan.host(a.name); code == vipmovev1.Refusal_NONE && (o.GetMac() != h.mac || o.GetInterface() != "eth0" || o.GetVip() != testVIP) {
+		return &vipmovev1.CommandResult{Error: "not this NIC: " + o.String()}
+	}
+	if code != vipmovev1.Refusal_NONE {
+		return &vipmovev1.CommandResult{Refusal: &vipmovev1.Refusal{Code: code, Message: "the fake refuses", NextStep: "mend it"}}
+	}
+	a.world.witness.learn(o.GetMac())
+	return &vipmovev1.CommandResult{Answer: &vipmovev1.CommandResult_Announce{Announce: &vipmovev1.AnnounceAnswer{Sent: 6}}}
+}
+
+// mute keeps the kernel's replies back, as the real one's nftables do.
+func (a *fakeAgent) mute(o *vipmovev1.Mute) *vipmovev1.CommandResult {
+	a.mu.Lock()
+	code := a.fence(o.GetFence(), "mute")
+	a.mu.Unlock()
+	if code != vipmovev1.Refusal_NONE {
+		return &vipmovev1.CommandResult{Refusal: &vipmovev1.Refusal{Code: code, Message: "the fake refuses", NextStep: "mend it"}}
+	}
+	answer := &vipmovev1.MuteAnswer{Muted: o.GetDuration().AsDuration() > 0}
+	a.world.lan.change(func() {
+		h := a.world.lan.hosts[a.name]
+		answer.Held = !answer.Muted && time.Now().Before(h.muteUntil)
+		h.muteUntil = time.Now().Add(o.GetDuration().AsDuration())
+		for _, other := range a.world.lan.hosts {
+			if answer.Muted && other != h && time.Now().Before(other.muteUntil) {
+				a.world.lan.broken = append(a.world.lan.broken, "two kernels mute at once: "+h.name+" and "+other.name)
+			}
+		}
+	})
+	return &vipmovev1.CommandResult{Answer: &vipmovev1.CommandResult_Mute{Mute: answer}}
 }
 
 // order is a change, or a question about one. It also tells the coordinator the new standing, as a real one does.

@@ -25,6 +25,7 @@ type lan struct {
 	hosts        map[string]*host
 	names        []string
 	announcer    string // node that also answers from user space; "": not running
+	picky        bool   // the announcer checks senders: it is silent to the announcer question
 	needsAddress bool   // a node serves only while it holds the address
 	broken       []string
 	watched      bool // invariants are held from the start of a run on
@@ -37,6 +38,7 @@ type host struct {
 	ip        netip.Addr
 	held      bool // the kernel has the VIP on kube-ipvs0
 	open      bool // removed and not confirmed
+	muteUntil time.Time
 	boot      string
 	bootedAt  time.Time
 }
@@ -177,10 +179,10 @@ func (l *lan) probe(observer string, p *vipmovev1.Probe) []*vipmovev1.Round {
 // replies of one host to one request: of its kernel, which is silent to 127.0.0.1, and of its announcer.
 func (l *lan) replies(h *host, kind vipmovev1.ProbeKind) []*vipmovev1.Reply {
 	n := 0
-	if h.held && kind != vipmovev1.ProbeKind_PROBE_KIND_ANNOUNCER_QUESTION {
+	if h.held && !time.Now().Before(h.muteUntil) && kind != vipmovev1.ProbeKind_PROBE_KIND_ANNOUNCER_QUESTION {
 		n++
 	}
-	if h.name == l.announcer {
+	if h.name == l.announcer && !(l.picky && kind == vipmovev1.ProbeKind_PROBE_KIND_ANNOUNCER_QUESTION) {
 		n++
 	}
 	var out []*vipmovev1.Reply

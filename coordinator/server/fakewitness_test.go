@@ -22,6 +22,8 @@ type fakeWitness struct {
 	lastSuccess time.Time
 	failNext    uint64 // requests that fail although the node serves
 	stalled     bool   // it sends and reports nothing
+	sticky      bool   // its entry stays as it is while requests succeed, as a kernel's does
+	heedless    bool   // and takes nothing from announcements
 }
 
 const (
@@ -76,7 +78,7 @@ func (q *fakeWitness) work(ctx context.Context) {
 }
 
 func (q *fakeWitness) request() {
-	if !q.current(q.counts.NeighbourMac) {
+	if !(q.sticky && q.counts.NeighbourMac != "") && !q.current(q.counts.NeighbourMac) {
 		q.counts.NeighbourMac = q.world.lan.resolve()
 	}
 	serves := q.world.lan.serves(q.counts.NeighbourMac)
@@ -110,6 +112,21 @@ func (q *fakeWitness) lose(n uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.failNext += n
+}
+
+// sticks has the entry stay as it is; heedless: announcements notwithstanding.
+func (q *fakeWitness) sticks(heedless bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sticky, q.heedless = true, heedless
+}
+
+func (q *fakeWitness) learn(mac string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.heedless {
+		q.counts.NeighbourMac = mac
+	}
 }
 
 func (q *fakeWitness) stall(stalled bool) {

@@ -180,6 +180,12 @@ func (d *driver) final(ctx context.Context, p *progress, run handover.Run) hando
 	}
 	d.setAfter(p, snapshot.ReportToProto(diagnose.Judge(v.snap), v.wire.GetTakenAt().AsTime()))
 	c := handover.JudgeFinal(run, d.lookOf(ctx, run, v, func() delta { return d.totals(p) }))
+	if c.OK && run.Announces() {
+		d.setLastLook(p, &v)
+	} else if c.OK {
+		lag := d.caches(ctx, run, v, false)
+		c.Code, c.Detail = lag.Code, c.Detail+"; "+lag.Detail
+	}
 	return handover.Event{Kind: handover.FinalLooked, OK: c.OK, Code: c.Code, Detail: c.Detail, Verdict: c.Verdict}
 }
 

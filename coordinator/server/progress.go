@@ -19,6 +19,7 @@ type progress struct {
 	counted delta                // requests of the stretches before marks
 	step    map[string]marks     // request counters when the node's step began
 	after   *vipmovev1.Judgement // the final look
+	last    *sight               // its evidence, for the announcement that follows
 
 	errands map[string]*errand // effects under way, by node and kind; the loop's alone
 }
@@ -127,6 +128,18 @@ func (d *driver) setAfter(p *progress, j *vipmovev1.Judgement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p.after = j
+}
+
+func (d *driver) setLastLook(p *progress, v *sight) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.last = v
+}
+
+func (d *driver) lastLook(p *progress) *sight {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return p.last
 }
 
 func (d *driver) stepBegins(p *progress, node string) marks {

@@ -79,7 +79,7 @@ func New(cfg Config) (*Server, error) {
 	cfg.setDefaults()
 	s := &Server{cfg: cfg, now: cfg.Now, turn: make(chan struct{}, 1), known: map[string]bool{}}
 	s.fleet = fleet.New(fleet.Config{Welcome: s.welcome, Joined: s.joined, Log: cfg.Log, Now: cfg.Now})
-	s.survey = &surveyor{fleet: s.fleet, ids: commandIDs(), now: cfg.Now, window: cfg.Window, questionWindow: cfg.QuestionWindow}
+	s.survey = &surveyor{fleet: s.fleet, ids: commandIDs(), fence: s.lookFence, now: cfg.Now, window: cfg.Window, questionWindow: cfg.QuestionWindow}
 	s.driver = newDriver(cfg.Journal, s.fleet, s.survey, cfg.Log, cfg.Now)
 	nodes, err := cfg.Journal.Nodes()
 	if err != nil {

@@ -35,10 +35,11 @@ const (
 	nicRate               = 5 // ARP requests a second that a NIC's budget lets through
 )
 
-// surveyor collects snapshots from the fleet. It changes nothing anywhere.
+// surveyor collects snapshots from the fleet. It changes nothing anywhere, but for the mutes of a query that asks for them.
 type surveyor struct {
 	fleet          *fleet.Fleet
 	ids            func() string
+	fence          func(node string) (*vipmovev1.Fence, error) // of a mute
 	now            func() time.Time
 	window         time.Duration
 	questionWindow time.Duration
@@ -54,6 +55,7 @@ type query struct {
 	Step      string // node under the knife: not an observer, and its NIC's outgoing replies are evidence
 	Survivor  string // with Step: the one node that is asked the announcer question …
 	WhoElse   bool   // … unless it does not answer: then everybody is
+	Mute      bool   // mute one responder's kernel after the other, and see who remains
 	Heard     func(observer, nic string, h *vipmovev1.ReplyHeard)
 	Progress  func(string)
 }
@@ -146,6 +148,7 @@ func (s *surveyor) ask(ctx context.Context, q query, seg diagnose.Segment, panel
 	}
 	s.askAnnouncers(ctx, q, panel, v)
 	v.wire.Outgoing = captured()
+	s.muteEach(ctx, q, seg, panel, v)
 }
 
 // askAnnouncers puts the announcer question to every responder. At a step the survivor was asked within the

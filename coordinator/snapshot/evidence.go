@@ -24,7 +24,7 @@ func (r *reader) round(p *vipmovev1.Round) diagnose.Round {
 		TargetMAC: r.mac("target mac", p.GetTargetMac()), SenderIP: r.addr("sender ip", p.GetSenderIp()),
 		Number: int(p.GetNumber()), Sent: p.GetSent(), SendError: p.GetSendError(),
 		Dropped: int(p.GetDropped()), Truncated: p.GetTruncated(),
-		HearingExpected: p.GetHearingExpected(),
+		HearingExpected: p.GetHearingExpected(), Muted: p.GetMuted(),
 	}
 	for i, m := range p.GetReplies() {
 		r.in(fmt.Sprintf("reply %d", i+1), func() { q.Replies = append(q.Replies, r.reply(m)) })
@@ -42,7 +42,7 @@ func roundToProto(q diagnose.Round) *vipmovev1.Round {
 	p := &vipmovev1.Round{
 		Observer: q.Observer, Interface: q.Interface, Vip: text(q.VIP), Kind: wireOf(probeKinds, q.Kind),
 		TargetMac: q.TargetMAC, SenderIp: text(q.SenderIP), Number: uint32(q.Number), Sent: q.Sent, SendError: q.SendError,
-		Dropped: uint32(q.Dropped), Truncated: q.Truncated, Heard: q.Heard, HearingExpected: q.HearingExpected,
+		Dropped: uint32(q.Dropped), Truncated: q.Truncated, Heard: q.Heard, HearingExpected: q.HearingExpected, Muted: q.Muted,
 	}
 	for _, m := range q.Replies {
 		p.Replies = append(p.Replies, replyToProto(m))

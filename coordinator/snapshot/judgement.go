@@ -41,7 +41,7 @@ func responder(x diagnose.Responder) *vipmovev1.Responder {
 	return &vipmovev1.Responder{
 		Node: x.Node, Interface: x.Interface, Mac: x.MAC, Announcer: string(x.Announcer), Reason: x.Reason, SeenBy: x.SeenBy,
 		RepliesPerRequest: uint32(x.RepliesPerRequest), AnswersQuestion: x.AnswersQuestion, Mismatched: x.Mismatched,
-		Fastest: durationpb.New(x.Fastest),
+		Fastest: durationpb.New(x.Fastest), Muted: string(x.Muted), MutedReason: x.MutedReason,
 	}
 }
 

@@ -120,8 +120,10 @@ type SurveyRequest struct {
 	Vip       string                 `protobuf:"bytes,1,opt,name=vip,proto3" json:"vip,omitempty"`
 	Interface string                 `protobuf:"bytes,2,opt,name=interface,proto3" json:"interface,omitempty"`
 	// 0: one round, more only when observers disagree.
-	Rounds        uint32               `protobuf:"varint,3,opt,name=rounds,proto3" json:"rounds,omitempty"`
-	Window        *durationpb.Duration `protobuf:"bytes,4,opt,name=window,proto3" json:"window,omitempty"`
+	Rounds uint32               `protobuf:"varint,3,opt,name=rounds,proto3" json:"rounds,omitempty"`
+	Window *durationpb.Duration `protobuf:"bytes,4,opt,name=window,proto3" json:"window,omitempty"`
+	// Mute one responder's kernel after the other, a moment each, and see who remains. Needs agents that may act.
+	Mute          bool `protobuf:"varint,5,opt,name=mute,proto3" json:"mute,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -182,6 +184,13 @@ func (x *SurveyRequest) GetWindow() *durationpb.Duration {
 		return x.Window
 	}
 	return nil
+}
+
+func (x *SurveyRequest) GetMute() bool {
+	if x != nil {
+		return x.Mute
+	}
+	return false
 }
 
 type SurveyEvent struct {
@@ -554,8 +563,11 @@ type Responder struct {
 	AnswersQuestion   bool                 `protobuf:"varint,8,opt,name=answers_question,json=answersQuestion,proto3" json:"answers_question,omitempty"`
 	Mismatched        bool                 `protobuf:"varint,9,opt,name=mismatched,proto3" json:"mismatched,omitempty"`
 	Fastest           *durationpb.Duration `protobuf:"bytes,10,opt,name=fastest,proto3" json:"fastest,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// With its kernel mute: answers, silent, unknown. Empty: that was not tried.
+	Muted         string `protobuf:"bytes,11,opt,name=muted,proto3" json:"muted,omitempty"`
+	MutedReason   string `protobuf:"bytes,12,opt,name=muted_reason,json=mutedReason,proto3" json:"muted_reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Responder) Reset() {
@@ -656,6 +668,20 @@ func (x *Responder) GetFastest() *durationpb.Duration {
 		return x.Fastest
 	}
 	return nil
+}
+
+func (x *Responder) GetMuted() string {
+	if x != nil {
+		return x.Muted
+	}
+	return ""
+}
+
+func (x *Responder) GetMutedReason() string {
+	if x != nil {
+		return x.MutedReason
+	}
+	return ""
 }
 
 type Holder struct {
@@ -1023,8 +1049,10 @@ type PlanOptions struct {
 	Dwell       *durationpb.Duration   `protobuf:"bytes,9,opt,name=dwell,proto3" json:"dwell,omitempty"`
 	CanarySoak  *durationpb.Duration   `protobuf:"bytes,10,opt,name=canary_soak,json=canarySoak,proto3" json:"canary_soak,omitempty"`
 	// Failed requests that one step may cost.
-	MaxFailed     uint32 `protobuf:"varint,11,opt,name=max_failed,json=maxFailed,proto3" json:"max_failed,omitempty"`
-	NoWitness     bool   `protobuf:"varint,12,opt,name=no_witness,json=noWitness,proto3" json:"no_witness,omitempty"`
+	MaxFailed uint32 `protobuf:"varint,11,opt,name=max_failed,json=maxFailed,proto3" json:"max_failed,omitempty"`
+	NoWitness bool   `protobuf:"varint,12,opt,name=no_witness,json=noWitness,proto3" json:"no_witness,omitempty"`
+	// After the verdict the survivor announces its MAC, so that caches need not lag.
+	Announce      bool `protobuf:"varint,13,opt,name=announce,proto3" json:"announce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1139,6 +1167,13 @@ func (x *PlanOptions) GetMaxFailed() uint32 {
 func (x *PlanOptions) GetNoWitness() bool {
 	if x != nil {
 		return x.NoWitness
+	}
+	return false
+}
+
+func (x *PlanOptions) GetAnnounce() bool {
+	if x != nil {
+		return x.Announce
 	}
 	return false
 }
@@ -2327,12 +2362,13 @@ const file_vipmove_v1_control_proto_rawDesc = "" +
 	"\x10ListNodesRequest\"m\n" +
 	"\x11ListNodesResponse\x12&\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x10.vipmove.v1.NodeR\x05nodes\x120\n" +
-	"\brequests\x18\x02 \x03(\v2\x14.vipmove.v1.RequestsR\brequests\"\x8a\x01\n" +
+	"\brequests\x18\x02 \x03(\v2\x14.vipmove.v1.RequestsR\brequests\"\x9e\x01\n" +
 	"\rSurveyRequest\x12\x10\n" +
 	"\x03vip\x18\x01 \x01(\tR\x03vip\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x16\n" +
 	"\x06rounds\x18\x03 \x01(\rR\x06rounds\x121\n" +
-	"\x06window\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06window\"\x9b\x01\n" +
+	"\x06window\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06window\x12\x12\n" +
+	"\x04mute\x18\x05 \x01(\bR\x04mute\"\x9b\x01\n" +
 	"\vSurveyEvent\x12.\n" +
 	"\x05heard\x18\x01 \x01(\v2\x16.vipmove.v1.HeardEventH\x00R\x05heard\x125\n" +
 	"\tjudgement\x18\x02 \x01(\v2\x15.vipmove.v1.JudgementH\x00R\tjudgement\x12\x1c\n" +
@@ -2367,7 +2403,7 @@ const file_vipmove_v1_control_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x1a=\n" +
 	"\x0fInterfacesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xce\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x87\x03\n" +
 	"\tResponder\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x10\n" +
@@ -2381,7 +2417,9 @@ const file_vipmove_v1_control_proto_rawDesc = "" +
 	"mismatched\x18\t \x01(\bR\n" +
 	"mismatched\x123\n" +
 	"\afastest\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\afastest\"y\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\afastest\x12\x14\n" +
+	"\x05muted\x18\v \x01(\tR\x05muted\x12!\n" +
+	"\fmuted_reason\x18\f \x01(\tR\vmutedReason\"y\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12-\n" +
 	"\aaddress\x18\x02 \x01(\v2\x13.vipmove.v1.AddressR\aaddress\x12\x14\n" +
@@ -2412,7 +2450,7 @@ const file_vipmove_v1_control_proto_rawDesc = "" +
 	"\x13TakeSnapshotRequest\x121\n" +
 	"\x06survey\x18\x01 \x01(\v2\x19.vipmove.v1.SurveyRequestR\x06survey\"H\n" +
 	"\x14TakeSnapshotResponse\x120\n" +
-	"\bsnapshot\x18\x01 \x01(\v2\x14.vipmove.v1.SnapshotR\bsnapshot\"\x9e\x03\n" +
+	"\bsnapshot\x18\x01 \x01(\v2\x14.vipmove.v1.SnapshotR\bsnapshot\"\xba\x03\n" +
 	"\vPlanOptions\x12\x10\n" +
 	"\x03vip\x18\x01 \x01(\tR\x03vip\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x16\n" +
@@ -2429,7 +2467,8 @@ const file_vipmove_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"max_failed\x18\v \x01(\rR\tmaxFailed\x12\x1d\n" +
 	"\n" +
-	"no_witness\x18\f \x01(\bR\tnoWitness\"D\n" +
+	"no_witness\x18\f \x01(\bR\tnoWitness\x12\x1a\n" +
+	"\bannounce\x18\r \x01(\bR\bannounce\"D\n" +
 	"\x0fMakePlanRequest\x121\n" +
 	"\aoptions\x18\x01 \x01(\v2\x17.vipmove.v1.PlanOptionsR\aoptions\"8\n" +
 	"\x10MakePlanResponse\x12$\n" +

@@ -1447,8 +1447,10 @@ type Round struct {
 	Unsolicited []*Reply `protobuf:"bytes,16,rep,name=unsolicited,proto3" json:"unsolicited,omitempty"`
 	// Other observers broadcast in this window, so an observer that works hears them.
 	HearingExpected bool `protobuf:"varint,17,opt,name=hearing_expected,json=hearingExpected,proto3" json:"hearing_expected,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The kernel of the node asked was mute for the VIP all the while: whoever answers is no kernel.
+	Muted         bool `protobuf:"varint,18,opt,name=muted,proto3" json:"muted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Round) Reset() {
@@ -1596,6 +1598,13 @@ func (x *Round) GetUnsolicited() []*Reply {
 func (x *Round) GetHearingExpected() bool {
 	if x != nil {
 		return x.HearingExpected
+	}
+	return false
+}
+
+func (x *Round) GetMuted() bool {
+	if x != nil {
+		return x.Muted
 	}
 	return false
 }
@@ -2168,7 +2177,7 @@ const file_vipmove_v1_evidence_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\tR\x05state\"=\n" +
 	"\aArpPath\x12\x18\n" +
 	"\aunknown\x18\x01 \x01(\bR\aunknown\x12\x18\n" +
-	"\areasons\x18\x02 \x03(\tR\areasons\"\xc8\x04\n" +
+	"\areasons\x18\x02 \x03(\tR\areasons\"\xde\x04\n" +
 	"\x05Round\x12\x1a\n" +
 	"\bobserver\x18\x01 \x01(\tR\bobserver\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x10\n" +
@@ -2189,7 +2198,8 @@ const file_vipmove_v1_evidence_proto_rawDesc = "" +
 	"\ttruncated\x18\x0e \x01(\bR\ttruncated\x12\x16\n" +
 	"\x06number\x18\x0f \x01(\rR\x06number\x123\n" +
 	"\vunsolicited\x18\x10 \x03(\v2\x11.vipmove.v1.ReplyR\vunsolicited\x12)\n" +
-	"\x10hearing_expected\x18\x11 \x01(\bR\x0fhearingExpected\"\x8f\x02\n" +
+	"\x10hearing_expected\x18\x11 \x01(\bR\x0fhearingExpected\x12\x14\n" +
+	"\x05muted\x18\x12 \x01(\bR\x05muted\"\x8f\x02\n" +
 	"\x05Reply\x12\x1d\n" +
 	"\n" +
 	"sender_mac\x18\x01 \x01(\tR\tsenderMac\x12\x1d\n" +

@@ -101,7 +101,7 @@ func (x StepAnswer_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StepAnswer_State.Descriptor instead.
 func (StepAnswer_State) EnumDescriptor() ([]byte, []int) {
-	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{24, 0}
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{28, 0}
 }
 
 type Refusal_Code int32
@@ -135,6 +135,7 @@ const (
 	Refusal_STATE_NOT_DURABLE   Refusal_Code = 25
 	Refusal_LINK_CHANGED        Refusal_Code = 26
 	Refusal_ADDRESS_FAMILY      Refusal_Code = 27
+	Refusal_MUTE_UNSUPPORTED    Refusal_Code = 28
 )
 
 // Enum value maps for Refusal_Code.
@@ -168,6 +169,7 @@ var (
 		25: "STATE_NOT_DURABLE",
 		26: "LINK_CHANGED",
 		27: "ADDRESS_FAMILY",
+		28: "MUTE_UNSUPPORTED",
 	}
 	Refusal_Code_value = map[string]int32{
 		"NONE":                0,
@@ -198,6 +200,7 @@ var (
 		"STATE_NOT_DURABLE":   25,
 		"LINK_CHANGED":        26,
 		"ADDRESS_FAMILY":      27,
+		"MUTE_UNSUPPORTED":    28,
 	}
 )
 
@@ -225,7 +228,7 @@ func (x Refusal_Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Refusal_Code.Descriptor instead.
 func (Refusal_Code) EnumDescriptor() ([]byte, []int) {
-	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{25, 0}
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{29, 0}
 }
 
 type ObserverMessage struct {
@@ -766,6 +769,8 @@ type Command struct {
 	//	*Command_Restore
 	//	*Command_Inquire
 	//	*Command_Watch
+	//	*Command_Mute
+	//	*Command_Announce
 	Order         isCommand_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -914,6 +919,24 @@ func (x *Command) GetWatch() *Watch {
 	return nil
 }
 
+func (x *Command) GetMute() *Mute {
+	if x != nil {
+		if x, ok := x.Order.(*Command_Mute); ok {
+			return x.Mute
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetAnnounce() *Announce {
+	if x != nil {
+		if x, ok := x.Order.(*Command_Announce); ok {
+			return x.Announce
+		}
+	}
+	return nil
+}
+
 type isCommand_Order interface {
 	isCommand_Order()
 }
@@ -962,6 +985,14 @@ type Command_Watch struct {
 	Watch *Watch `protobuf:"bytes,12,opt,name=watch,proto3,oneof"`
 }
 
+type Command_Mute struct {
+	Mute *Mute `protobuf:"bytes,13,opt,name=mute,proto3,oneof"`
+}
+
+type Command_Announce struct {
+	Announce *Announce `protobuf:"bytes,14,opt,name=announce,proto3,oneof"`
+}
+
 func (*Command_ReadKernel) isCommand_Order() {}
 
 func (*Command_Probe) isCommand_Order() {}
@@ -984,6 +1015,10 @@ func (*Command_Inquire) isCommand_Order() {}
 
 func (*Command_Watch) isCommand_Order() {}
 
+func (*Command_Mute) isCommand_Order() {}
+
+func (*Command_Announce) isCommand_Order() {}
+
 type CommandResult struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	CommandId string                 `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
@@ -997,6 +1032,8 @@ type CommandResult struct {
 	//	*CommandResult_Capture
 	//	*CommandResult_SendRequests
 	//	*CommandResult_Step
+	//	*CommandResult_Mute
+	//	*CommandResult_Announce
 	Answer        isCommandResult_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1105,6 +1142,24 @@ func (x *CommandResult) GetStep() *StepAnswer {
 	return nil
 }
 
+func (x *CommandResult) GetMute() *MuteAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*CommandResult_Mute); ok {
+			return x.Mute
+		}
+	}
+	return nil
+}
+
+func (x *CommandResult) GetAnnounce() *AnnounceAnswer {
+	if x != nil {
+		if x, ok := x.Answer.(*CommandResult_Announce); ok {
+			return x.Announce
+		}
+	}
+	return nil
+}
+
 type isCommandResult_Answer interface {
 	isCommandResult_Answer()
 }
@@ -1129,6 +1184,14 @@ type CommandResult_Step struct {
 	Step *StepAnswer `protobuf:"bytes,8,opt,name=step,proto3,oneof"`
 }
 
+type CommandResult_Mute struct {
+	Mute *MuteAnswer `protobuf:"bytes,9,opt,name=mute,proto3,oneof"`
+}
+
+type CommandResult_Announce struct {
+	Announce *AnnounceAnswer `protobuf:"bytes,10,opt,name=announce,proto3,oneof"`
+}
+
 func (*CommandResult_Kernel) isCommandResult_Answer() {}
 
 func (*CommandResult_Probe) isCommandResult_Answer() {}
@@ -1138,6 +1201,10 @@ func (*CommandResult_Capture) isCommandResult_Answer() {}
 func (*CommandResult_SendRequests) isCommandResult_Answer() {}
 
 func (*CommandResult_Step) isCommandResult_Answer() {}
+
+func (*CommandResult_Mute) isCommandResult_Answer() {}
+
+func (*CommandResult_Announce) isCommandResult_Answer() {}
 
 type ReadKernel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2139,6 +2206,249 @@ func (x *Inquire) GetRemoveCommandId() string {
 	return ""
 }
 
+// Mute has this kernel's own ARP replies for one VIP dropped for a moment, or ends that. Programs that answer
+// by packet socket or eBPF go on.
+type Mute struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Fence *Fence                 `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"`
+	Vip   string                 `protobuf:"bytes,2,opt,name=vip,proto3" json:"vip,omitempty"`
+	// At most 2 s. Zero ends the mute.
+	Duration      *durationpb.Duration `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mute) Reset() {
+	*x = Mute{}
+	mi := &file_vipmove_v1_observers_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mute) ProtoMessage() {}
+
+func (x *Mute) ProtoReflect() protoreflect.Message {
+	mi := &file_vipmove_v1_observers_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mute.ProtoReflect.Descriptor instead.
+func (*Mute) Descriptor() ([]byte, []int) {
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Mute) GetFence() *Fence {
+	if x != nil {
+		return x.Fence
+	}
+	return nil
+}
+
+func (x *Mute) GetVip() string {
+	if x != nil {
+		return x.Vip
+	}
+	return ""
+}
+
+func (x *Mute) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+type MuteAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kernel is mute now.
+	Muted bool `protobuf:"varint,1,opt,name=muted,proto3" json:"muted,omitempty"`
+	// To the order that ends it: the kernel was mute without a break until now.
+	Held bool `protobuf:"varint,2,opt,name=held,proto3" json:"held,omitempty"`
+	// CLOCK_BOOTTIME at which the mute ends by itself.
+	UntilBoottime *durationpb.Duration `protobuf:"bytes,3,opt,name=until_boottime,json=untilBoottime,proto3" json:"until_boottime,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MuteAnswer) Reset() {
+	*x = MuteAnswer{}
+	mi := &file_vipmove_v1_observers_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MuteAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MuteAnswer) ProtoMessage() {}
+
+func (x *MuteAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_vipmove_v1_observers_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MuteAnswer.ProtoReflect.Descriptor instead.
+func (*MuteAnswer) Descriptor() ([]byte, []int) {
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *MuteAnswer) GetMuted() bool {
+	if x != nil {
+		return x.Muted
+	}
+	return false
+}
+
+func (x *MuteAnswer) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *MuteAnswer) GetUntilBoottime() *durationpb.Duration {
+	if x != nil {
+		return x.UntilBoottime
+	}
+	return nil
+}
+
+// Announce has the survivor of a run tell the segment its own MAC for the VIP: three gratuitous ARPs, each as request
+// and as reply, 1.1 s apart (caches take nothing new for a second, net.ipv4.neigh.*.locktime).
+type Announce struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the prepared run.
+	Fence     *Fence `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"`
+	Vip       string `protobuf:"bytes,2,opt,name=vip,proto3" json:"vip,omitempty"`
+	Interface string `protobuf:"bytes,3,opt,name=interface,proto3" json:"interface,omitempty"`
+	// The MAC that it was heard to answer with; refused where the NIC has another.
+	Mac           string `protobuf:"bytes,4,opt,name=mac,proto3" json:"mac,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Announce) Reset() {
+	*x = Announce{}
+	mi := &file_vipmove_v1_observers_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Announce) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Announce) ProtoMessage() {}
+
+func (x *Announce) ProtoReflect() protoreflect.Message {
+	mi := &file_vipmove_v1_observers_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Announce.ProtoReflect.Descriptor instead.
+func (*Announce) Descriptor() ([]byte, []int) {
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Announce) GetFence() *Fence {
+	if x != nil {
+		return x.Fence
+	}
+	return nil
+}
+
+func (x *Announce) GetVip() string {
+	if x != nil {
+		return x.Vip
+	}
+	return ""
+}
+
+func (x *Announce) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *Announce) GetMac() string {
+	if x != nil {
+		return x.Mac
+	}
+	return ""
+}
+
+type AnnounceAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Frames that left.
+	Sent          uint32 `protobuf:"varint,1,opt,name=sent,proto3" json:"sent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnnounceAnswer) Reset() {
+	*x = AnnounceAnswer{}
+	mi := &file_vipmove_v1_observers_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnnounceAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnnounceAnswer) ProtoMessage() {}
+
+func (x *AnnounceAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_vipmove_v1_observers_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnnounceAnswer.ProtoReflect.Descriptor instead.
+func (*AnnounceAnswer) Descriptor() ([]byte, []int) {
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *AnnounceAnswer) GetSent() uint32 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
 // StepAnswer is what an agent says of a step after an order about it.
 type StepAnswer struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -2156,7 +2466,7 @@ type StepAnswer struct {
 
 func (x *StepAnswer) Reset() {
 	*x = StepAnswer{}
-	mi := &file_vipmove_v1_observers_proto_msgTypes[24]
+	mi := &file_vipmove_v1_observers_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2478,7 @@ func (x *StepAnswer) String() string {
 func (*StepAnswer) ProtoMessage() {}
 
 func (x *StepAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_vipmove_v1_observers_proto_msgTypes[24]
+	mi := &file_vipmove_v1_observers_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2491,7 @@ func (x *StepAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepAnswer.ProtoReflect.Descriptor instead.
 func (*StepAnswer) Descriptor() ([]byte, []int) {
-	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{24}
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StepAnswer) GetState() StepAnswer_State {
@@ -2239,7 +2549,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_vipmove_v1_observers_proto_msgTypes[25]
+	mi := &file_vipmove_v1_observers_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2561,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_vipmove_v1_observers_proto_msgTypes[25]
+	mi := &file_vipmove_v1_observers_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2574,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{25}
+	return file_vipmove_v1_observers_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Refusal) GetCode() Refusal_Code {
@@ -2332,7 +2642,7 @@ const file_vipmove_v1_observers_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1a\n" +
 	"\bprotocol\x18\x03 \x01(\x05R\bprotocol\x12!\n" +
 	"\fwatched_vips\x18\x04 \x03(\tR\vwatchedVips\x12\x18\n" +
-	"\aversion\x18\x05 \x01(\tR\aversion\"\xd4\x04\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\"\xb0\x05\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x129\n" +
@@ -2348,8 +2658,10 @@ const file_vipmove_v1_observers_proto_rawDesc = "" +
 	"\arestore\x18\n" +
 	" \x01(\v2\x13.vipmove.v1.RestoreH\x00R\arestore\x12/\n" +
 	"\ainquire\x18\v \x01(\v2\x13.vipmove.v1.InquireH\x00R\ainquire\x12)\n" +
-	"\x05watch\x18\f \x01(\v2\x11.vipmove.v1.WatchH\x00R\x05watchB\a\n" +
-	"\x05order\"\x8d\x03\n" +
+	"\x05watch\x18\f \x01(\v2\x11.vipmove.v1.WatchH\x00R\x05watch\x12&\n" +
+	"\x04mute\x18\r \x01(\v2\x10.vipmove.v1.MuteH\x00R\x04mute\x122\n" +
+	"\bannounce\x18\x0e \x01(\v2\x14.vipmove.v1.AnnounceH\x00R\bannounceB\a\n" +
+	"\x05order\"\xf5\x03\n" +
 	"\rCommandResult\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x14\n" +
@@ -2359,7 +2671,10 @@ const file_vipmove_v1_observers_proto_rawDesc = "" +
 	"\x05probe\x18\x05 \x01(\v2\x17.vipmove.v1.ProbeAnswerH\x00R\x05probe\x125\n" +
 	"\acapture\x18\x06 \x01(\v2\x19.vipmove.v1.CaptureAnswerH\x00R\acapture\x12E\n" +
 	"\rsend_requests\x18\a \x01(\v2\x1e.vipmove.v1.SendRequestsAnswerH\x00R\fsendRequests\x12,\n" +
-	"\x04step\x18\b \x01(\v2\x16.vipmove.v1.StepAnswerH\x00R\x04stepB\b\n" +
+	"\x04step\x18\b \x01(\v2\x16.vipmove.v1.StepAnswerH\x00R\x04step\x12,\n" +
+	"\x04mute\x18\t \x01(\v2\x16.vipmove.v1.MuteAnswerH\x00R\x04mute\x128\n" +
+	"\bannounce\x18\n" +
+	" \x01(\v2\x1a.vipmove.v1.AnnounceAnswerH\x00R\bannounceB\b\n" +
 	"\x06answer\" \n" +
 	"\n" +
 	"ReadKernel\x12\x12\n" +
@@ -2436,7 +2751,23 @@ const file_vipmove_v1_observers_proto_rawDesc = "" +
 	"\brollback\x18\x03 \x01(\bR\brollback\"^\n" +
 	"\aInquire\x12'\n" +
 	"\x05fence\x18\x01 \x01(\v2\x11.vipmove.v1.FenceR\x05fence\x12*\n" +
-	"\x11remove_command_id\x18\x02 \x01(\tR\x0fremoveCommandId\"\xa5\x04\n" +
+	"\x11remove_command_id\x18\x02 \x01(\tR\x0fremoveCommandId\"x\n" +
+	"\x04Mute\x12'\n" +
+	"\x05fence\x18\x01 \x01(\v2\x11.vipmove.v1.FenceR\x05fence\x12\x10\n" +
+	"\x03vip\x18\x02 \x01(\tR\x03vip\x125\n" +
+	"\bduration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bduration\"x\n" +
+	"\n" +
+	"MuteAnswer\x12\x14\n" +
+	"\x05muted\x18\x01 \x01(\bR\x05muted\x12\x12\n" +
+	"\x04held\x18\x02 \x01(\bR\x04held\x12@\n" +
+	"\x0euntil_boottime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\runtilBoottime\"u\n" +
+	"\bAnnounce\x12'\n" +
+	"\x05fence\x18\x01 \x01(\v2\x11.vipmove.v1.FenceR\x05fence\x12\x10\n" +
+	"\x03vip\x18\x02 \x01(\tR\x03vip\x12\x1c\n" +
+	"\tinterface\x18\x03 \x01(\tR\tinterface\x12\x10\n" +
+	"\x03mac\x18\x04 \x01(\tR\x03mac\"$\n" +
+	"\x0eAnnounceAnswer\x12\x12\n" +
+	"\x04sent\x18\x01 \x01(\rR\x04sent\"\xa5\x04\n" +
 	"\n" +
 	"StepAnswer\x122\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1c.vipmove.v1.StepAnswer.StateR\x05state\x12\x16\n" +
@@ -2457,11 +2788,11 @@ const file_vipmove_v1_observers_proto_rawDesc = "" +
 	"\rSTATE_UNKNOWN\x10\b\x12\x11\n" +
 	"\rSTATE_REFUSED\x10\t\x12\x13\n" +
 	"\x0fSTATE_CANCELLED\x10\n" +
-	"\"\x95\x05\n" +
+	"\"\xab\x05\n" +
 	"\aRefusal\x12,\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x18.vipmove.v1.Refusal.CodeR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1b\n" +
-	"\tnext_step\x18\x03 \x01(\tR\bnextStep\"\xa4\x04\n" +
+	"\tnext_step\x18\x03 \x01(\tR\bnextStep\"\xba\x04\n" +
 	"\x04Code\x12\b\n" +
 	"\x04NONE\x10\x00\x12\x10\n" +
 	"\fOBSERVE_ONLY\x10\x01\x12\x14\n" +
@@ -2494,7 +2825,8 @@ const file_vipmove_v1_observers_proto_rawDesc = "" +
 	"\x0eSTEP_CANCELLED\x10\x18\x12\x15\n" +
 	"\x11STATE_NOT_DURABLE\x10\x19\x12\x10\n" +
 	"\fLINK_CHANGED\x10\x1a\x12\x12\n" +
-	"\x0eADDRESS_FAMILY\x10\x1b2W\n" +
+	"\x0eADDRESS_FAMILY\x10\x1b\x12\x14\n" +
+	"\x10MUTE_UNSUPPORTED\x10\x1c2W\n" +
 	"\tObservers\x12J\n" +
 	"\aSession\x12\x1b.vipmove.v1.ObserverMessage\x1a\x1e.vipmove.v1.CoordinatorMessage(\x010\x01B7Z5github.com/vipmove/vipmove/proto/vipmove/v1;vipmovev1b\x06proto3"
 
@@ -2511,7 +2843,7 @@ func file_vipmove_v1_observers_proto_rawDescGZIP() []byte {
 }
 
 var file_vipmove_v1_observers_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_vipmove_v1_observers_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_vipmove_v1_observers_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_vipmove_v1_observers_proto_goTypes = []any{
 	(StepAnswer_State)(0),       // 0: vipmove.v1.StepAnswer.State
 	(Refusal_Code)(0),           // 1: vipmove.v1.Refusal.Code
@@ -2539,31 +2871,35 @@ var file_vipmove_v1_observers_proto_goTypes = []any{
 	(*Confirm)(nil),             // 23: vipmove.v1.Confirm
 	(*Restore)(nil),             // 24: vipmove.v1.Restore
 	(*Inquire)(nil),             // 25: vipmove.v1.Inquire
-	(*StepAnswer)(nil),          // 26: vipmove.v1.StepAnswer
-	(*Refusal)(nil),             // 27: vipmove.v1.Refusal
-	nil,                         // 28: vipmove.v1.SendRequestsAnswer.FailedByTypeEntry
-	(*Requests)(nil),            // 29: vipmove.v1.Requests
-	(*durationpb.Duration)(nil), // 30: google.protobuf.Duration
-	(ObserverRole)(0),           // 31: vipmove.v1.ObserverRole
-	(*PendingUndo)(nil),         // 32: vipmove.v1.PendingUndo
-	(ProbeKind)(0),              // 33: vipmove.v1.ProbeKind
-	(*Reply)(nil),               // 34: vipmove.v1.Reply
-	(*KernelState)(nil),         // 35: vipmove.v1.KernelState
-	(*Round)(nil),               // 36: vipmove.v1.Round
-	(*Outgoing)(nil),            // 37: vipmove.v1.Outgoing
-	(*Address)(nil),             // 38: vipmove.v1.Address
+	(*Mute)(nil),                // 26: vipmove.v1.Mute
+	(*MuteAnswer)(nil),          // 27: vipmove.v1.MuteAnswer
+	(*Announce)(nil),            // 28: vipmove.v1.Announce
+	(*AnnounceAnswer)(nil),      // 29: vipmove.v1.AnnounceAnswer
+	(*StepAnswer)(nil),          // 30: vipmove.v1.StepAnswer
+	(*Refusal)(nil),             // 31: vipmove.v1.Refusal
+	nil,                         // 32: vipmove.v1.SendRequestsAnswer.FailedByTypeEntry
+	(*Requests)(nil),            // 33: vipmove.v1.Requests
+	(*durationpb.Duration)(nil), // 34: google.protobuf.Duration
+	(ObserverRole)(0),           // 35: vipmove.v1.ObserverRole
+	(*PendingUndo)(nil),         // 36: vipmove.v1.PendingUndo
+	(ProbeKind)(0),              // 37: vipmove.v1.ProbeKind
+	(*Reply)(nil),               // 38: vipmove.v1.Reply
+	(*KernelState)(nil),         // 39: vipmove.v1.KernelState
+	(*Round)(nil),               // 40: vipmove.v1.Round
+	(*Outgoing)(nil),            // 41: vipmove.v1.Outgoing
+	(*Address)(nil),             // 42: vipmove.v1.Address
 }
 var file_vipmove_v1_observers_proto_depIdxs = []int32{
 	3,  // 0: vipmove.v1.ObserverMessage.hello:type_name -> vipmove.v1.Hello
 	9,  // 1: vipmove.v1.ObserverMessage.result:type_name -> vipmove.v1.CommandResult
-	29, // 2: vipmove.v1.ObserverMessage.requests:type_name -> vipmove.v1.Requests
+	33, // 2: vipmove.v1.ObserverMessage.requests:type_name -> vipmove.v1.Requests
 	5,  // 3: vipmove.v1.ObserverMessage.reply_heard:type_name -> vipmove.v1.ReplyHeard
 	4,  // 4: vipmove.v1.ObserverMessage.changed:type_name -> vipmove.v1.Changed
-	30, // 5: vipmove.v1.ObserverMessage.boottime:type_name -> google.protobuf.Duration
-	31, // 6: vipmove.v1.Hello.role:type_name -> vipmove.v1.ObserverRole
-	32, // 7: vipmove.v1.Hello.pending_undo:type_name -> vipmove.v1.PendingUndo
-	33, // 8: vipmove.v1.ReplyHeard.kind:type_name -> vipmove.v1.ProbeKind
-	34, // 9: vipmove.v1.ReplyHeard.reply:type_name -> vipmove.v1.Reply
+	34, // 5: vipmove.v1.ObserverMessage.boottime:type_name -> google.protobuf.Duration
+	35, // 6: vipmove.v1.Hello.role:type_name -> vipmove.v1.ObserverRole
+	36, // 7: vipmove.v1.Hello.pending_undo:type_name -> vipmove.v1.PendingUndo
+	37, // 8: vipmove.v1.ReplyHeard.kind:type_name -> vipmove.v1.ProbeKind
+	38, // 9: vipmove.v1.ReplyHeard.reply:type_name -> vipmove.v1.Reply
 	7,  // 10: vipmove.v1.CoordinatorMessage.welcome:type_name -> vipmove.v1.Welcome
 	8,  // 11: vipmove.v1.CoordinatorMessage.command:type_name -> vipmove.v1.Command
 	10, // 12: vipmove.v1.Command.read_kernel:type_name -> vipmove.v1.ReadKernel
@@ -2577,41 +2913,49 @@ var file_vipmove_v1_observers_proto_depIdxs = []int32{
 	24, // 20: vipmove.v1.Command.restore:type_name -> vipmove.v1.Restore
 	25, // 21: vipmove.v1.Command.inquire:type_name -> vipmove.v1.Inquire
 	11, // 22: vipmove.v1.Command.watch:type_name -> vipmove.v1.Watch
-	27, // 23: vipmove.v1.CommandResult.refusal:type_name -> vipmove.v1.Refusal
-	35, // 24: vipmove.v1.CommandResult.kernel:type_name -> vipmove.v1.KernelState
-	14, // 25: vipmove.v1.CommandResult.probe:type_name -> vipmove.v1.ProbeAnswer
-	16, // 26: vipmove.v1.CommandResult.capture:type_name -> vipmove.v1.CaptureAnswer
-	18, // 27: vipmove.v1.CommandResult.send_requests:type_name -> vipmove.v1.SendRequestsAnswer
-	26, // 28: vipmove.v1.CommandResult.step:type_name -> vipmove.v1.StepAnswer
-	13, // 29: vipmove.v1.Probe.requests:type_name -> vipmove.v1.ProbeRequest
-	30, // 30: vipmove.v1.Probe.window:type_name -> google.protobuf.Duration
-	33, // 31: vipmove.v1.ProbeRequest.kind:type_name -> vipmove.v1.ProbeKind
-	36, // 32: vipmove.v1.ProbeAnswer.rounds:type_name -> vipmove.v1.Round
-	30, // 33: vipmove.v1.Capture.duration:type_name -> google.protobuf.Duration
-	37, // 34: vipmove.v1.CaptureAnswer.outgoing:type_name -> vipmove.v1.Outgoing
-	30, // 35: vipmove.v1.SendRequests.timeout:type_name -> google.protobuf.Duration
-	28, // 36: vipmove.v1.SendRequestsAnswer.failed_by_type:type_name -> vipmove.v1.SendRequestsAnswer.FailedByTypeEntry
-	30, // 37: vipmove.v1.Fence.deadline_boottime:type_name -> google.protobuf.Duration
-	19, // 38: vipmove.v1.Prepare.fence:type_name -> vipmove.v1.Fence
-	38, // 39: vipmove.v1.Prepare.entry:type_name -> vipmove.v1.Address
-	19, // 40: vipmove.v1.Remove.fence:type_name -> vipmove.v1.Fence
-	30, // 41: vipmove.v1.Remove.ttl:type_name -> google.protobuf.Duration
-	19, // 42: vipmove.v1.Extend.fence:type_name -> vipmove.v1.Fence
-	30, // 43: vipmove.v1.Extend.ttl:type_name -> google.protobuf.Duration
-	19, // 44: vipmove.v1.Confirm.fence:type_name -> vipmove.v1.Fence
-	19, // 45: vipmove.v1.Restore.fence:type_name -> vipmove.v1.Fence
-	19, // 46: vipmove.v1.Inquire.fence:type_name -> vipmove.v1.Fence
-	0,  // 47: vipmove.v1.StepAnswer.state:type_name -> vipmove.v1.StepAnswer.State
-	30, // 48: vipmove.v1.StepAnswer.deadline_boottime:type_name -> google.protobuf.Duration
-	30, // 49: vipmove.v1.StepAnswer.removed_boottime:type_name -> google.protobuf.Duration
-	1,  // 50: vipmove.v1.Refusal.code:type_name -> vipmove.v1.Refusal.Code
-	2,  // 51: vipmove.v1.Observers.Session:input_type -> vipmove.v1.ObserverMessage
-	6,  // 52: vipmove.v1.Observers.Session:output_type -> vipmove.v1.CoordinatorMessage
-	52, // [52:53] is the sub-list for method output_type
-	51, // [51:52] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	26, // 23: vipmove.v1.Command.mute:type_name -> vipmove.v1.Mute
+	28, // 24: vipmove.v1.Command.announce:type_name -> vipmove.v1.Announce
+	31, // 25: vipmove.v1.CommandResult.refusal:type_name -> vipmove.v1.Refusal
+	39, // 26: vipmove.v1.CommandResult.kernel:type_name -> vipmove.v1.KernelState
+	14, // 27: vipmove.v1.CommandResult.probe:type_name -> vipmove.v1.ProbeAnswer
+	16, // 28: vipmove.v1.CommandResult.capture:type_name -> vipmove.v1.CaptureAnswer
+	18, // 29: vipmove.v1.CommandResult.send_requests:type_name -> vipmove.v1.SendRequestsAnswer
+	30, // 30: vipmove.v1.CommandResult.step:type_name -> vipmove.v1.StepAnswer
+	27, // 31: vipmove.v1.CommandResult.mute:type_name -> vipmove.v1.MuteAnswer
+	29, // 32: vipmove.v1.CommandResult.announce:type_name -> vipmove.v1.AnnounceAnswer
+	13, // 33: vipmove.v1.Probe.requests:type_name -> vipmove.v1.ProbeRequest
+	34, // 34: vipmove.v1.Probe.window:type_name -> google.protobuf.Duration
+	37, // 35: vipmove.v1.ProbeRequest.kind:type_name -> vipmove.v1.ProbeKind
+	40, // 36: vipmove.v1.ProbeAnswer.rounds:type_name -> vipmove.v1.Round
+	34, // 37: vipmove.v1.Capture.duration:type_name -> google.protobuf.Duration
+	41, // 38: vipmove.v1.CaptureAnswer.outgoing:type_name -> vipmove.v1.Outgoing
+	34, // 39: vipmove.v1.SendRequests.timeout:type_name -> google.protobuf.Duration
+	32, // 40: vipmove.v1.SendRequestsAnswer.failed_by_type:type_name -> vipmove.v1.SendRequestsAnswer.FailedByTypeEntry
+	34, // 41: vipmove.v1.Fence.deadline_boottime:type_name -> google.protobuf.Duration
+	19, // 42: vipmove.v1.Prepare.fence:type_name -> vipmove.v1.Fence
+	42, // 43: vipmove.v1.Prepare.entry:type_name -> vipmove.v1.Address
+	19, // 44: vipmove.v1.Remove.fence:type_name -> vipmove.v1.Fence
+	34, // 45: vipmove.v1.Remove.ttl:type_name -> google.protobuf.Duration
+	19, // 46: vipmove.v1.Extend.fence:type_name -> vipmove.v1.Fence
+	34, // 47: vipmove.v1.Extend.ttl:type_name -> google.protobuf.Duration
+	19, // 48: vipmove.v1.Confirm.fence:type_name -> vipmove.v1.Fence
+	19, // 49: vipmove.v1.Restore.fence:type_name -> vipmove.v1.Fence
+	19, // 50: vipmove.v1.Inquire.fence:type_name -> vipmove.v1.Fence
+	19, // 51: vipmove.v1.Mute.fence:type_name -> vipmove.v1.Fence
+	34, // 52: vipmove.v1.Mute.duration:type_name -> google.protobuf.Duration
+	34, // 53: vipmove.v1.MuteAnswer.until_boottime:type_name -> google.protobuf.Duration
+	19, // 54: vipmove.v1.Announce.fence:type_name -> vipmove.v1.Fence
+	0,  // 55: vipmove.v1.StepAnswer.state:type_name -> vipmove.v1.StepAnswer.State
+	34, // 56: vipmove.v1.StepAnswer.deadline_boottime:type_name -> google.protobuf.Duration
+	34, // 57: vipmove.v1.StepAnswer.removed_boottime:type_name -> google.protobuf.Duration
+	1,  // 58: vipmove.v1.Refusal.code:type_name -> vipmove.v1.Refusal.Code
+	2,  // 59: vipmove.v1.Observers.Session:input_type -> vipmove.v1.ObserverMessage
+	6,  // 60: vipmove.v1.Observers.Session:output_type -> vipmove.v1.CoordinatorMessage
+	60, // [60:61] is the sub-list for method output_type
+	59, // [59:60] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_vipmove_v1_observers_proto_init() }
@@ -2643,6 +2987,8 @@ func file_vipmove_v1_observers_proto_init() {
 		(*Command_Restore)(nil),
 		(*Command_Inquire)(nil),
 		(*Command_Watch)(nil),
+		(*Command_Mute)(nil),
+		(*Command_Announce)(nil),
 	}
 	file_vipmove_v1_observers_proto_msgTypes[7].OneofWrappers = []any{
 		(*CommandResult_Kernel)(nil),
@@ -2650,6 +2996,8 @@ func file_vipmove_v1_observers_proto_init() {
 		(*CommandResult_Capture)(nil),
 		(*CommandResult_SendRequests)(nil),
 		(*CommandResult_Step)(nil),
+		(*CommandResult_Mute)(nil),
+		(*CommandResult_Announce)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2657,7 +3005,7 @@ func file_vipmove_v1_observers_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vipmove_v1_observers_proto_rawDesc), len(file_vipmove_v1_observers_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   27,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
