@@ -124,7 +124,7 @@ func handoverOptions(o *vipmovev1.PlanOptions, s diagnose.Snapshot) handover.Opt
 	out := handover.Options{
 		VIP: s.VIP, Interface: s.Interface, Canary: o.GetCanary(), Owner: o.GetOwner(), Without: o.GetWithout(),
 		MaxParallel: int(o.GetMaxParallel()), TTL: o.GetTtl().AsDuration(), Dwell: o.GetDwell().AsDuration(),
-		CanarySoak: o.GetCanarySoak().AsDuration(), MaxFailed: uint64(o.GetMaxFailed()), NoWitness: o.GetNoWitness(),
+		CanarySoak: o.GetCanarySoak().AsDuration(), MaxFailed: uint64(o.GetMaxFailed()), NoWitness: o.GetNoWitness(), Announce: o.GetAnnounce(),
 	}
 	for _, c := range o.GetOverrides() {
 		out.Overrides = append(out.Overrides, diagnose.Code(c))

@@ -73,40 +73,6 @@ func optionsFrom(o *vipmovev1.PlanOptions) (handover.Options, error) {
 	return out, nil
 }
 
-func optionsTo(o handover.Options) *vipmovev1.PlanOptions {
-	out := &vipmovev1.PlanOptions{
-		Vip: o.VIP.String(), Interface: o.Interface, Canary: o.Canary, Owner: o.Owner, Without: o.Without,
-		MaxParallel: uint32(o.MaxParallel), Ttl: durationpb.New(o.TTL), Dwell: durationpb.New(o.Dwell),
-		CanarySoak: durationpb.New(o.CanarySoak), MaxFailed: uint32(o.MaxFailed), NoWitness: o.NoWitness, Announce: o.Announce,
-	}
-	for _, c := range o.Overrides {
-		out.Overrides = append(out.Overrides, string(c))
-	}
-	return out
-}
-
-func planTo(p handover.Plan, at time.Time) *vipmovev1.Plan {
-	out := &vipmovev1.Plan{
-		Hash: p.Hash, Options: optionsTo(p.Options), Judgement: snapshot.ReportToProto(p.Report, at), Canary: p.Canary, CanaryReason: p.CanaryReason,
-		Survivor: p.Survivor, SurvivorReason: p.SurvivorReason, LeftAlone: map[string]uint32{}, HashedLines: p.HashedLines, Runnable: p.Runnable(),
-	}
-	for node, n := range p.LeftAlone {
-		out.LeftAlone[node] = uint32(n)
-	}
-	for _, s := range p.Steps {
-		out.Steps = append(out.Steps, &vipmovev1.PlanStep{Node: s.Node, Address: snapshot.AddressToProto(s.Address), State: string(s.State), Role: string(s.Role), Reason: s.Reason})
-	}
-	for _, c := range p.Preconditions {
-		out.Preconditions = append(out.Preconditions, &vipmovev1.Precondition{Name: c.Name, Met: c.Met, Detail: c.Detail, Code: string(c.Code)})
-	}
-	for _, f := range out.GetJudgement().GetFindings() {
-		for _, c := range p.Options.Overrides {
-			f.Overridden = f.Overridden || f.Code == string(c)
-		}
-	}
-	return out
-}
-
 // runTo writes a run as it stands; requests are the connected witnesses' own counts.
 func runTo(v view, requests []*vipmovev1.Requests) *vipmovev1.Run {
 	r := v.run
@@ -114,7 +80,7 @@ func runTo(v view, requests []*vipmovev1.Requests) *vipmovev1.Run {
 		RunId: r.ID, Vip: r.Plan.Options.VIP.String(), PlanHash: r.Plan.Hash, State: string(r.State), Reason: r.Reason, ReasonCode: string(r.Code),
 		NextStep: nextStep(r), Canary: r.Plan.Canary, Survivor: r.Plan.Survivor, StartedAt: stamp(r.StartedAt), EndedAt: stamp(r.EndedAt), Term: r.Term,
 		StartedBy: r.StartedBy, VerdictBefore: r.Plan.VerdictBefore, VerdictAfter: r.Verdict, Doing: v.doing, Changed: r.Changed,
-		Options: optionsTo(r.Plan.Options), Revision: r.Revision, Requests: requests, After: v.after,
+		Options: snapshot.OptionsToProto(r.Plan.Options), Revision: r.Revision, Requests: requests, After: v.after,
 		RequestsSent: v.totals.sent, RequestsFailed: v.totals.failed,
 	}
 	if v.totals.longestGap > 0 {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/vipmove/vipmove/coordinator/diagnose"
 	"github.com/vipmove/vipmove/coordinator/handover"
+	"github.com/vipmove/vipmove/coordinator/snapshot"
 	vipmovev1 "github.com/vipmove/vipmove/proto/vipmove/v1"
 )
 
@@ -93,7 +94,7 @@ func TestOptionsComeBackAsTheyWereGiven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(in, optionsTo(o), protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(in, snapshot.OptionsToProto(o), protocmp.Transform()); diff != "" {
 		t.Errorf("(-given +came back):\n%s", diff)
 	}
 	everySet(t, in)
@@ -102,7 +103,7 @@ func TestOptionsComeBackAsTheyWereGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &vipmovev1.PlanOptions{Vip: testVIP, MaxParallel: 1, Ttl: durationpb.New(handover.DefaultTTL), Dwell: durationpb.New(handover.DefaultDwell), CanarySoak: durationpb.New(handover.DefaultCanarySoak)}
-	if diff := cmp.Diff(want, optionsTo(bare), protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(want, snapshot.OptionsToProto(bare), protocmp.Transform()); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
 }
@@ -137,7 +138,7 @@ func testPlan() handover.Plan {
 }
 
 func TestAPlanAsTheOperatorGetsIt(t *testing.T) {
-	got := planTo(testPlan(), began)
+	got := snapshot.PlanToProto(testPlan(), began)
 	want := &vipmovev1.Plan{Hash: "h", Canary: "n1", CanaryReason: "why n1", Survivor: "n2", SurvivorReason: "why n2", Runnable: true,
 		Steps: []*vipmovev1.PlanStep{
 			{Node: "n1", Address: staleAddress(), State: "stale", Role: "canary", Reason: "first"},
@@ -158,7 +159,7 @@ func TestAPlanAsTheOperatorGetsIt(t *testing.T) {
 	everySet(t, got)
 	refusedPlan := testPlan()
 	refusedPlan.Preconditions[0].Met = false
-	if planTo(refusedPlan, began).GetRunnable() {
+	if snapshot.PlanToProto(refusedPlan, began).GetRunnable() {
 		t.Error("a plan with a precondition that is not met can be run")
 	}
 }
@@ -181,7 +182,7 @@ func TestARunAsTheOperatorGetsIt(t *testing.T) {
 			{Node: "n2", State: "pending", Role: "survivor", Address: staleAddress()}},
 		Canary: "n1", Survivor: "n2", StartedAt: timestamppb.New(began), EndedAt: timestamppb.New(began.Add(time.Minute)), Term: 3, StartedBy: "alice", Requests: requests,
 		RequestsSent: 100, RequestsFailed: 2, LongestGap: durationpb.New(time.Second), VerdictBefore: "contested", VerdictAfter: "contested", Doing: "waiting", Changed: true,
-		Options: optionsTo(p.Options), Revision: 17, After: &vipmovev1.Judgement{Verdict: "contested"}}
+		Options: snapshot.OptionsToProto(p.Options), Revision: 17, After: &vipmovev1.Judgement{Verdict: "contested"}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/vipmove/vipmove/coordinator/handover"
+	"github.com/vipmove/vipmove/coordinator/snapshot"
 	vipmovev1 "github.com/vipmove/vipmove/proto/vipmove/v1"
 )
 
@@ -75,7 +76,7 @@ func (c *control) MakePlan(ctx context.Context, req *vipmovev1.MakePlanRequest) 
 		return nil, err
 	}
 	c.reviewed.keep(plan)
-	return &vipmovev1.MakePlanResponse{Plan: planTo(plan, c.now())}, nil
+	return &vipmovev1.MakePlanResponse{Plan: snapshot.PlanToProto(plan, c.now())}, nil
 }
 
 func (c *control) plan(ctx context.Context, o *vipmovev1.PlanOptions) (handover.Plan, error) {

@@ -43,7 +43,7 @@ func OptionsToProto(o handover.Options) *vipmovev1.PlanOptions {
 	out := &vipmovev1.PlanOptions{
 		Vip: text(o.VIP), Interface: o.Interface, Canary: o.Canary, Owner: o.Owner, Without: o.Without,
 		MaxParallel: uint32(o.MaxParallel), Ttl: durationpb.New(o.TTL), Dwell: durationpb.New(o.Dwell),
-		CanarySoak: durationpb.New(o.CanarySoak), MaxFailed: uint32(o.MaxFailed), NoWitness: o.NoWitness,
+		CanarySoak: durationpb.New(o.CanarySoak), MaxFailed: uint32(o.MaxFailed), NoWitness: o.NoWitness, Announce: o.Announce,
 	}
 	for _, c := range o.Overrides {
 		out.Overrides = append(out.Overrides, string(c))
