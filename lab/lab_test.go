@@ -249,8 +249,8 @@ func TestMACsAndAddressesReadLikeTheNodesNumber(t *testing.T) {
 }
 
 func TestADirectoryGivenIsKeptAndAMadeOneIsRemoved(t *testing.T) {
-	given := t.TempDir()
-	for _, c := range []struct {
+	given, tmp := scratch(t), []string{scratch(t), scratch(t), scratch(t)}
+	for i, c := range []struct {
 		config Config
 		keeps  bool
 	}{
@@ -259,7 +259,7 @@ func TestADirectoryGivenIsKeptAndAMadeOneIsRemoved(t *testing.T) {
 		{Config{KeepDir: true}, true},
 	} {
 		c.config.Nodes, c.config.ClusterIPs = 1, -1
-		t.Setenv("TMPDIR", t.TempDir())
+		t.Setenv("TMPDIR", tmp[i])
 		l := wired(t, c.config)
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
@@ -279,7 +279,7 @@ func TestADirectoryTooDeepForASocketIsRefused(t *testing.T) {
 }
 
 func TestUpThatFailsLeavesNothing(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv("TMPDIR", scratch(t))
 	l := planned(t, Config{Nodes: 1, ClusterIPs: -1, VipmovePath: "/nonexistent/vipmove"})
 	err := l.Up(t.Context())
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "server-n1") {

@@ -125,10 +125,15 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		})
 	}
-	group.Go(func() error { return s.driver.Run(ctx) })
+	driven := make(chan struct{})
+	group.Go(func() error {
+		defer close(driven)
+		return s.driver.Run(ctx)
+	})
 	s.leading.Store(true)
 	<-ctx.Done()
 	s.leading.Store(false)
+	<-driven // before the sessions end: that would be taken for answers that the nodes lost
 	g.Stop()
 	return group.Wait()
 }

@@ -57,6 +57,35 @@ func TestARunGoesOnAfterTheCoordinatorWasKilled(t *testing.T) {
 	}
 }
 
+// A coordinator that is told to end takes the end of its own sessions for nobody's word.
+func TestAnEndInOrderLeavesNothingInTheJournal(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		for range 15 {
+			before := w.agents["n1"].orders("prepare")
+			w.agents["n1"].failing(always("prepare", deaf))
+			id := w.begin(options())
+			w.until("n1 got its order", func() bool { return w.agents["n1"].orders("prepare") > before })
+			if err := w.halt(); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			events, err := journal.NewMemory(w.disk).Load(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range events {
+				if e.Kind == handover.Lost {
+					t.Fatalf("recorded: %s", e.Detail)
+				}
+			}
+			w.agents["n1"].failing(nil)
+			w.start()
+			w.settle(2)
+			w.abort(t, id)
+			w.watch(id)
+		}
+	})
+}
+
 func TestARunGoesOnAfterManyKills(t *testing.T) {
 	inWorld(t, 3, func(t *testing.T, w *world) {
 		id := w.begin(options())
